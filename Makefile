@@ -1,0 +1,85 @@
+# make setup | demo | test | check      all that one needs to know
+# make articles | bench | zoo           the longer proofs
+#
+# Needs Python 3.11+ and make. Everything is installed into .venv; PYTHON=… chooses another Python to build it with.
+
+PYTHON ?= python3
+ZOO ?= ../shared/zoo
+# Where pip finds torch without CUDA, which is all that these targets need.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CONSTRAINTS := $(VENV)/constraints.txt
+
+IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+HAS_TORCH := import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11))
+WHERE_TORCH := import torch; from pathlib import Path; print(Path(torch.__file__).parents[1])
+WHERE_PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
+
+.PHONY: setup demo test check format articles bench zoo clean
+
+setup: $(READY)
+
+demo: $(READY)
+	$(BIN)/antifreeze demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: $(READY)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+articles: $(READY)
+	$(BIN)/python examples/articles/drive.py
+
+bench: $(READY)
+	$(BIN)/python benchmarks/run.py
+
+zoo: $(READY)
+	@if [ -f "$(ZOO)/drive.py" ]; then \
+	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run" \
+	        --only shared-memory,file-descriptors,main-guard; \
+	else \
+	    echo "zoo: skipped, there is no $(ZOO)/drive.py; say where it is: make zoo ZOO=path/to/zoo"; \
+	fi
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Our pin of torch is for machines without one: an installed torch that we support is used as it is. (ruff is a program, and
+# one that PYTHON has beside its torch would not be found.)
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	@if $(BIN)/python -c '$(HAS_TORCH)' 2>/dev/null; then \
+	    grep -v '^torch==' constraints.txt > $(CONSTRAINTS); \
+	    echo "setup: torch is here already; downloading the development tools that are missing into $(VENV)"; \
+	else \
+	    cp constraints.txt $(CONSTRAINTS); \
+	    echo "setup: downloading $$(grep '^torch==' constraints.txt) into $(VENV)" \
+	         "(about 200 MB from $(TORCH_INDEX); PyPI's build with CUDA, several GB, if that cannot be reached)"; \
+	    $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --extra-index-url $(TORCH_INDEX) torch; \
+	    echo "setup: downloading the development tools (ruff, mypy, pytest, numpy, opencv …; about 150 MB)"; \
+	fi
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) setuptools
+	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --no-build-isolation --editable '.[dev]'
+	@[ -x $(BIN)/ruff ] || $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --ignore-installed ruff
+	@touch $@
+	@echo "setup: done"
+
+# The torch of PYTHON is lent to .venv by a .pth file: --system-site-packages would not see it if PYTHON is in a venv itself.
+$(BIN)/python:
+	@$(PYTHON) -c '$(IS_NEW_ENOUGH)' || { echo "setup: $(PYTHON) is older than Python 3.11; say which one to use:" \
+	    "make setup PYTHON=python3.12" >&2; exit 1; }
+	@echo "setup: making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+	@if $(PYTHON) -c '$(HAS_TORCH)' 2>/dev/null; then \
+	    $(PYTHON) -c '$(WHERE_TORCH)' > "$$($(BIN)/python -c '$(WHERE_PACKAGES)')/torch-of-PYTHON.pth"; \
+	fi

@@ -1,0 +1,65 @@
+"""Run the articles' six examples on torch and on antifreeze, with fork and with spawn, and print what became of each.
+
+    python examples/articles/drive.py                                   all 24 cells
+    python examples/articles/drive.py --only pickling --column spawn    those whose names contain a word
+    python examples/articles/drive.py --write                           all, and docs/articles.md from them
+
+Exit status 1 if a cell on antifreeze is not right: a sample missing or wrong, the error of freezing_2 without the
+sample's index and `None`, a loader that fell back to torch, a process or file left behind. What torch does is reported,
+not judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from cells import COLUMNS, EXAMPLES, TIME_LIMIT_S, run_cell
+from page import markdown, terminal_line
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "articles.md"
+
+
+def main() -> int:
+    options = parse_options()
+    chosen = [
+        (example, column)
+        for example in EXAMPLES
+        for column in COLUMNS
+        if contains_any(example.name, options.only) and contains_any(column.title, options.column)
+    ]
+    if not chosen or (options.write and len(chosen) < len(EXAMPLES) * len(COLUMNS)):
+        print("no such cell" if not chosen else "--write needs all cells", file=sys.stderr)
+        return 2
+    cells = []
+    for example, column in chosen:
+        cells.append(run_cell(example, column, time_limit_s=options.timeout))
+        print(terminal_line(cells[-1]), flush=True)
+    if options.write:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(markdown(cells))
+        print(f"wrote {PAGE}")
+    faulty = [cell for cell in cells if cell.column.engine == "antifreeze" and cell.faults]
+    for cell in faulty:
+        print(f"not right: {cell.example.name}, {cell.column.title}: {'; '.join(cell.faults)}", file=sys.stderr)
+    return 1 if faulty else 0
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", metavar="WORD", help="examples whose name contains WORD")
+    parser.add_argument("--column", action="append", metavar="WORD", help="columns whose title contains WORD")
+    parser.add_argument(
+        "--timeout", type=float, default=TIME_LIMIT_S, metavar="S", help="seconds per cell (%(default)g)"
+    )
+    parser.add_argument("--write", action="store_true", help="write docs/articles.md")
+    return parser.parse_args()
+
+
+def contains_any(name: str, words: list[str] | None) -> bool:
+    return not words or any(word in name for word in words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""A drop-in for PyTorch's DataLoader that does not freeze.
+
+Three ways in::
+
+    antifreeze run train.py             an unmodified script, every loader in it on our engine
+    from antifreeze import DataLoader   torch's signature, on our engine
+    antifreeze.install()                our engine behind every loader of this process; `uninstall()` takes it away
+
+The path of a batch, and where to read about each step:
+
+    plan      sampler → tickets, each the order for one batch         engine/plan/          parent, pure
+    dispatch  choose a worker; hold back when the window is full      engine/flow/          parent, pure
+    send      one message down the worker's own channel               engine/wire/          parent
+    fetch     indices → samples → batch, written into a slot          engine/worker/        worker
+    report    `Filled` or `Failed` comes back                         engine/wire/          both
+    deliver   back into plan order, tensors laid over the slot        engine/flow/, arena/  parent
+    release   the last tensor dies → the slot is free                 engine/arena/         parent
+
+    engine/epoch.py      the loop that names these steps; start reading here
+    engine/backends/     where workers come from and how they end
+    engine/crossing/     how a dataset reaches a worker that was not forked from the trainer
+    engine/pool/         a worker's life
+    iterator.py          the engine behind torch's iterator interface
+    loader.py            DataLoader
+    install.py           the engine behind loaders that others build
+    bootstrap/, cli/     `antifreeze run`
+    errors.py            every exception
+
+Public and stable: the names below and `antifreeze.errors`. They are loaded when first used, so that the command line
+starts without torch.
+"""
+
+from __future__ import annotations
+
+# Not lazy: `antifreeze.install` is a function and also a module. Bound here, the function stays bound, whoever imports
+# the module later.
+from antifreeze.install import install, uninstall
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from antifreeze.errors import (
+        AntifreezeError,
+        ArenaError,
+        CannotCross,
+        ConfigError,
+        Fallback,
+        InternalError,
+        SampleFailed,
+        WorkerCrashed,
+        WorkerKilled,
+        WorkerLost,
+    )
+    from antifreeze.loader import DataLoader
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AntifreezeError",
+    "ArenaError",
+    "CannotCross",
+    "ConfigError",
+    "DataLoader",
+    "Fallback",
+    "InternalError",
+    "SampleFailed",
+    "WorkerCrashed",
+    "WorkerKilled",
+    "WorkerLost",
+    "__version__",
+    "install",
+    "uninstall",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = import_module("antifreeze.loader" if name == "DataLoader" else "antifreeze.errors")
+    value = globals()[name] = getattr(home, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,165 @@
+"""`antifreeze demo`: the engine at work, in under a minute, without data and without a GPU.
+
+Everything shown is measured while you look. A claim that turns out false is named, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from antifreeze.cli.bounded import Outcome, run_bounded
+
+if TYPE_CHECKING:  # rich takes a tenth of a second, and `antifreeze run` does not need it
+    from rich.console import Console
+    from rich.table import Table
+
+NAME = "demo"
+HELP = "see it work: no data, no GPU, under a minute"
+LAST_LINE = "now yours: antifreeze run train.py"
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "demo"
+ARTICLE = SCRIPTS / "lambda_transform.py"
+THROUGHPUT = SCRIPTS / "throughput.py"
+
+PATIENCE_WITH_TORCH_S = 8.0
+TIMEOUT_S = 40.0
+ARTICLE_SAMPLES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One of the two that are compared."""
+
+    name: str
+    command: tuple[str, ...]
+    mode: str
+    """Value of ANTIFREEZE: ours must not quietly be torch's, and torch's must not be ours."""
+
+    def run(self, *words: str, timeout_s: float = TIMEOUT_S) -> Outcome:
+        return run_bounded(
+            [*self.command, *words], timeout_s=timeout_s, environ={**os.environ, "ANTIFREEZE": self.mode}
+        )
+
+
+TORCH = Engine("torch", (sys.executable,), mode="0")
+OURS = Engine("antifreeze", (sys.executable, "-m", "antifreeze", "run"), mode="require")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The demo has no options."""
+
+
+def execute(_arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    wrong = [*show_article_on_torch(console), *show_article_on_ours(console), *show_side_by_side(console)]
+    if wrong:
+        console.print("[bold red]this demo did not hold:")
+        for claim in wrong:
+            console.print(f"  {claim}", markup=False, soft_wrap=True)
+        return 1
+    console.print(LAST_LINE, style="bold", soft_wrap=True)
+    return 0
+
+
+def show_article_on_torch(console: Console) -> list[str]:
+    headline(console, "1  An article's example on torch, with the start method spawn")
+    say(console, f"the script  {ARTICLE}")
+    say(console, "its crux    self.transform = lambda x: x * random.random()")
+    with console.status("python lambda_transform.py spawn"):
+        outcome = TORCH.run(str(ARTICLE), "spawn", timeout_s=PATIENCE_WITH_TORCH_S)
+    say(console, "$ python lambda_transform.py spawn")
+    if outcome.exit_status == 0:
+        return ["torch was expected to fail on the article's example with spawn, and did not"]
+    if outcome.exit_status is None:
+        say(console, f"still hanging after {outcome.seconds:.0f} s: stopped", style="red")
+    else:
+        say(console, outcome.last_words, style="red")
+        say(console, f"failed after {outcome.seconds:.1f} s", style="red")
+    return []
+
+
+def show_article_on_ours(console: Console) -> list[str]:
+    headline(console, "2  The same file on antifreeze, next to torch with fork")
+    with console.status("antifreeze run lambda_transform.py spawn"):
+        torchs, ours = TORCH.run(str(ARTICLE), "fork"), OURS.run(str(ARTICLE), "spawn")
+    if wrong := [*unfinished("torch with fork", torchs), *unfinished("antifreeze with spawn", ours)]:
+        return wrong
+    expected, arrived = results(torchs)[0], results(ours)[0]
+    say(console, "$ python lambda_transform.py fork")
+    say(console, "$ antifreeze run lambda_transform.py spawn")
+    table = table_of("", "samples", "batches", "checksum", "seconds")
+    table.add_row("torch, fork", *cells(expected), f"{torchs.seconds:.1f}")
+    table.add_row("antifreeze, spawn", *cells(arrived), f"{ours.seconds:.1f}")
+    console.print(table)
+    if arrived != expected or arrived["samples"] != ARTICLE_SAMPLES:
+        return [f"the article's example should give {expected} on antifreeze and gave {arrived}"]
+    say(console, "identical: every sample, in order, random factors included", style="green")
+    return []
+
+
+def show_side_by_side(console: Console) -> list[str]:
+    headline(console, "3  Two workloads on both: 2 workers, every tensor copied by the consumer")
+    say(console, "$ python throughput.py")
+    say(console, "$ antifreeze run throughput.py")
+    with console.status("batches per second, torch, then antifreeze"):
+        torchs, ours = TORCH.run(str(THROUGHPUT)), OURS.run(str(THROUGHPUT))
+    if wrong := [*unfinished("throughput on torch", torchs), *unfinished("throughput on antifreeze", ours)]:
+        return wrong
+    table = table_of("batches per second", "torch", "antifreeze", "ratio", "batches")
+    for theirs, mine in zip(results(torchs), results(ours), strict=True):
+        is_identical = theirs["checksum"] == mine["checksum"]
+        if not is_identical:
+            wrong.append(f"{mine['workload']}: the batches differ from torch's")
+        rates = theirs["batches_per_s"], mine["batches_per_s"]
+        table.add_row(
+            mine["workload"],
+            *(f"{rate:.0f}" for rate in rates),
+            f"{rates[1] / rates[0]:.1f}×",
+            "identical" if is_identical else "DIFFERENT",
+        )
+    console.print(table)
+    console.print()
+    return wrong
+
+
+def unfinished(name: str, outcome: Outcome) -> list[str]:
+    if outcome.exit_status is None:
+        return [f"{name}: still running after {outcome.seconds:.0f} s, stopped"]
+    if outcome.exit_status != 0:
+        return [f"{name}: {outcome.last_words}"]
+    return []
+
+
+def results(outcome: Outcome) -> list[dict[str, Any]]:
+    """What a script of ours printed: one JSON object per line."""
+    return [json.loads(line) for line in outcome.stdout.splitlines() if line.startswith("{")]
+
+
+def cells(result: dict[str, Any]) -> list[str]:
+    return [str(result[column]) for column in ("samples", "batches", "checksum")]
+
+
+def headline(console: Console, text: str) -> None:
+    console.print(f"\n[bold]{text}")
+
+
+def say(console: Console, text: str, *, style: str | None = None) -> None:
+    console.print(f"   {text}", style=style, markup=False, soft_wrap=True)
+
+
+def table_of(first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 3))
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table

@@ -1,0 +1,1 @@
+"""How a batch is made; start reading in `epoch.py`."""

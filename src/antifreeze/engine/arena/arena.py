@@ -1,0 +1,201 @@
+"""The trainer's side of the shared memory: slots are adopted, leased, opened, lent and taken back here.
+
+Workers make slots (only they know how large a batch is); the arena adopts them within its budget. A slot is lent to the
+user only while the window keeps enough of the others; any further batch is copied out. So the loader never waits for
+the user to let go of a batch, and memory stays bounded however many batches the user keeps.
+
+Release is lock-free and may come from any thread, from the garbage collector, or never: a weak reference to the slot's
+owner is appended to a deque when it dies, and looked at before the next lease.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from antifreeze.engine.arena.layout import Parcel
+from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
+from antifreeze.engine.arena.views import Owner, read_batch
+from antifreeze.engine.numbers import SlotNo, WorkerNo
+
+# A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.
+SPARE = 3
+
+_arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
+
+
+class _Tag(weakref.ref[Owner]):
+    """A weak reference to the owner of a lent slot that knows which slot it was."""
+
+    __slots__ = ("slot",)
+    slot: SlotNo
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Where a worker may put its next batch."""
+
+    slot: SlotNo | None
+    """None: into memory of its own making."""
+    size: int
+    descriptor: int | None
+    """To be sent along, when the worker has not got the slot's memory yet."""
+    forget: tuple[SlotNo, ...]
+    """Slots that are gone, and whose memory the worker still has."""
+
+
+class Arena:
+    """All slots of one iterator."""
+
+    def __init__(self, *, window: int, budget_bytes: int) -> None:
+        self._window = window
+        self._spare = SPARE
+        self._wanted_window = window
+        self._budget_bytes = budget_bytes
+        self._books = SlotBooks()
+        self._segments: dict[SlotNo, Segment] = {}
+        self._tags: dict[SlotNo, _Tag] = {}
+        self._released: deque[_Tag] = deque()
+        _arenas.add(self)
+
+    @property
+    def window(self) -> int:
+        """How many batches may be under way, given what the slots turned out to need."""
+        return self._window
+
+    @property
+    def budget_bytes(self) -> int:
+        """How much memory the slots may take together."""
+        return self._budget_bytes
+
+    def lease(self, worker: WorkerNo) -> Lease:
+        """A place for one batch of this worker."""
+        if self._released:
+            self._collect()
+        books = self._books
+        forget = books.take_forgettable(worker)
+        slot = books.choose_free(worker)
+        if slot is None:
+            return Lease(None, 0, None, forget)
+        books.move(slot, Event.LEASE)
+        segment = self._segments[slot]
+        if books.is_home(slot, worker):
+            return Lease(slot, segment.size, None, forget)
+        books.add_home(slot, worker)
+        return Lease(slot, segment.size, segment.fd, forget)
+
+    def hand_back(self, slot: SlotNo) -> None:
+        """The worker had nothing to put into this slot."""
+        self._books.move(slot, Event.RETURN)
+
+    def fill(self, slot: SlotNo) -> None:
+        """The worker has put a whole batch into this slot."""
+        self._books.move(slot, Event.FILL)
+
+    def adopt(self, fd: int, size: int, *, instead_of: SlotNo | None) -> SlotNo:
+        """The worker has made this memory, and filled it, because what it was given was too small or nothing at all."""
+        segment = Segment(fd, size)
+        if instead_of is not None:
+            self._drop(instead_of, Event.OUTGROW)
+        slot = self._books.adopt(size)
+        self._segments[slot] = segment
+        allowed = slots_that_fit(budget_bytes=self._budget_bytes, slot_bytes=size)
+        self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
+        return slot
+
+    def open(self, slot: SlotNo, parcel: Parcel, find: Callable[[int], Any]) -> Any:
+        """The batch in a filled slot; afterwards the slot is lent, or free again."""
+        segment = self._segments[slot]
+        try:
+            return read_batch(segment, parcel, lend=lambda: self._lend(slot, segment), find=find)
+        finally:
+            if self._books.state(slot) is State.FILLED:
+                self.discard(slot)
+
+    def discard(self, slot: SlotNo) -> None:
+        """Nobody wants what is in this slot (any more)."""
+        self._books.move(slot, Event.DISCARD)
+        self._trim(slot)
+
+    def lose_writer(self, worker: WorkerNo, slot: SlotNo) -> None:
+        """The worker that this slot is leased to is lost, but perhaps not dead."""
+        self._books.move(slot, Event.LOSE_WRITER)
+        self._books.forget_worker(worker)
+
+    def confirm_death(self, slot: SlotNo) -> None:
+        """The lost worker is dead: it will not write any more."""
+        self._books.move(slot, Event.CONFIRM_DEATH)
+
+    def close(self) -> None:
+        """Let go of everything; memory that the user's tensors point into lives as long as they do."""
+        for segment in self._segments.values():
+            segment.close_descriptor()
+        self._segments.clear()
+        self._tags.clear()
+        self._released.clear()
+        _arenas.discard(self)
+
+    def note_fork(self) -> None:
+        """The trainer is about to fork: the child will see what is lent, so it must never be written again."""
+        self._collect()
+        self._books.move_all(self._books.slots_in(State.LENT, State.SHARED), Event.FORK)
+
+    def _lend(self, slot: SlotNo, segment: Segment) -> Owner | None:
+        if self._books.lent >= self._spare:
+            self._collect()
+            if self._books.lent >= self._spare:
+                return None
+        owner = segment.owner()
+        tag = _Tag(owner, self._released.append)
+        tag.slot = slot
+        self._tags[slot] = tag
+        self._books.move(slot, Event.LEND)
+        return owner
+
+    def _collect(self) -> None:
+        """Take back the slots whose last tensor has died since we last looked."""
+        while self._released:
+            slot = self._released.popleft().slot
+            self._tags.pop(slot, None)
+            if self._books.state(slot) is State.GONE:
+                continue
+            if self._books.move(slot, Event.RELEASE) is State.GONE:
+                self._segments.pop(slot).close_descriptor()
+            else:
+                self._trim(slot)
+
+    def _trim(self, slot: SlotNo) -> None:
+        """Keep a free slot only while there are not too many."""
+        over_budget = self._books.total_bytes > self._budget_bytes and len(self._books) > 1
+        if over_budget or len(self._books) > self._window + self._spare:
+            self._drop(slot, Event.RETIRE)
+
+    def _drop(self, slot: SlotNo, event: Event) -> None:
+        self._books.move(slot, event)
+        self._segments.pop(slot).close_descriptor()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Arena {len(self._books)} slots, {self._books.lent} lent, "
+            f"{self._books.total_bytes >> 20} of {self._budget_bytes >> 20} MB>"
+        )
+
+
+def _before_fork() -> None:
+    for arena in list(_arenas):
+        arena.note_fork()
+
+
+def _in_child() -> None:
+    # The child has no business with the trainer's slots: descriptors go, memory that batches point into stays.
+    for arena in list(_arenas):
+        arena.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)

@@ -1,0 +1,148 @@
+"""Anonymous shared memory: the only file that makes or maps it.
+
+A segment has no name anywhere (so nothing can be left behind), does not depend on the size of `/dev/shm`, and is
+reserved when it is made: a machine without memory says so here, and never by a bus error later.
+The mapping lives as long as any object that points into it; nobody unmaps by hand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from typing import Any
+
+from antifreeze import machine
+from antifreeze.errors import ArenaError
+
+# Slots are made of whole chunks, so that batches that differ by a few bytes fit the same slot.
+CHUNK = 64 << 10
+# Python keeps a duplicate of the descriptor inside every mmap unless told not to (3.13 and later).
+_MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+
+class Segment:
+    """A stretch of shared memory, mapped into this process."""
+
+    __slots__ = ("_map", "_owner_type", "address", "fd", "size")
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.size = size
+        self._map = mmap.mmap(fd, size, **_MAP_OPTIONS)
+        self._owner_type = ctypes.c_char * size
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+    def owner(self) -> ctypes.Array[ctypes.c_char]:
+        """A new object that exposes the whole memory and that everything made from it keeps alive.
+
+        Tensors, arrays and memoryviews hold the object that gave them the buffer; when the last of them is gone, so is
+        this one, and a weak reference to it tells.
+        """
+        return self._owner_type.from_buffer(self._map)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """A passing look at some bytes; not to be kept."""
+        return memoryview(self._map)[offset : offset + length]
+
+    def write(self, offset: int, content: bytes | memoryview) -> None:
+        """Copy some bytes in."""
+        self._map[offset : offset + len(content)] = content  # type: ignore[assignment]
+
+    def copy_in(self, offset: int, address: int, length: int) -> None:
+        """Copy raw memory of this process in."""
+        ctypes.memmove(self.address + offset, address, length)
+
+    def close_descriptor(self) -> None:
+        """Close the descriptor; the mapping stays until nothing points into it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.size >> 10} KiB fd={self.fd}>"
+
+
+def create(size: int) -> Segment:
+    """New memory of at least this many bytes, reserved; ArenaError if the machine has not got it."""
+    size = max(CHUNK, -(-size // CHUNK) * CHUNK)
+    available = machine.available_memory()
+    if size > available:
+        raise _no_memory(size, f"{available >> 20} MB are available to this process")
+    fd = anonymous_file("antifreeze-slot")
+    try:
+        os.posix_fallocate(fd, 0, size)
+        return Segment(fd, size)
+    except OSError as error:
+        os.close(fd)
+        if error.errno in (errno.ENOSPC, errno.ENOMEM):
+            raise _no_memory(size, str(error)) from error
+        raise
+
+
+def anonymous_file(name: str) -> int:
+    """A descriptor of memory that has no name in any file system (an unlinked file where the kernel has no memfd)."""
+    try:
+        return _memfd_create(name)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
+            raise
+    fd, path = tempfile.mkstemp(prefix=name)
+    os.unlink(path)
+    return fd
+
+
+def copy_of(pieces: Iterable[bytes | memoryview], name: str) -> int:
+    """A descriptor of anonymous memory that holds these bytes, one piece after the other."""
+    fd = anonymous_file(name)
+    try:
+        for piece in pieces:
+            view = memoryview(piece).cast("B")
+            while view.nbytes:
+                view = view[os.write(fd, view) :]
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_all(fd: int) -> bytes:
+    """What `copy_of` put into this descriptor; closes it."""
+    try:
+        return os.pread(fd, os.fstat(fd).st_size, 0)
+    finally:
+        os.close(fd)
+
+
+def map_private(fd: int) -> mmap.mmap:
+    """Map a whole descriptor copy-on-write, and close it: pages are shared until somebody writes into them."""
+    try:
+        return mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, **_MAP_OPTIONS)
+    finally:
+        os.close(fd)
+
+
+def _memfd_create(name: str) -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    # Some builds of Python (uv's, conda's) were made against a C library that lacks it; the running one may have it.
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        fd: int = libc.memfd_create(name.encode(), 1)
+    except AttributeError:
+        raise OSError(errno.ENOSYS, "no memfd_create in the C library") from None
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return fd
+
+
+def _no_memory(size: int, why: str) -> ArenaError:
+    return ArenaError(
+        f"no shared memory for a batch of {size >> 20} MB",
+        why=why,
+        try_="a smaller batch_size, fewer workers or prefetch_factor=1",
+    )

@@ -1,0 +1,1 @@
+"""Where workers live: processes on this machine, forked from a stem."""

@@ -1,0 +1,110 @@
+"""What an iterator needs of a place where workers live: the few things that a stem offers to the trainer.
+
+`StemHandle` is the trainer's end of a stem. It has no thread and never blocks but in `stop`, which has a deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from antifreeze.engine.backends import process
+from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.wire.channel import Channel, ChannelClosed
+from antifreeze.engine.wire.messages import Fork, Kill, Leave, Message
+
+_handles: weakref.WeakSet[StemHandle] = weakref.WeakSet()
+
+
+class StemHandle:
+    """The trainer's end of one stem, grown or clean."""
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        pid: int,
+        pidfd: int,
+        control: Channel,
+        lifeline: tuple[int, int],
+        is_child: bool,
+        find: Callable[[int], Any],
+    ) -> None:
+        self.kind = kind
+        """`grown` or `clean`."""
+        self.pid = pid
+        self.pidfd = pidfd
+        self.control = control
+        self.find = find
+        """The trainer's object behind a number in a result."""
+        self._lifeline = lifeline
+        self._is_child = is_child
+        self._closed = False
+        _handles.add(self)
+
+    def fork_worker(self, worker: WorkerNo, channel: socket.socket) -> None:
+        """Ask for a worker at the other end of this channel; `Born` comes back over the control channel."""
+        with contextlib.suppress(ChannelClosed):  # its end is noticed by its pidfd, like every end
+            self.control.send(Fork(worker), [channel.fileno(), self._lifeline[0]])
+
+    def kill_worker(self, pid: int, pidfd: int) -> None:
+        """Kill a worker and all that it started."""
+        process.kill(pidfd)
+        with contextlib.suppress(ChannelClosed):
+            self.control.send(Kill(pid))
+
+    def control_flush(self) -> None:
+        """Send what had to wait for room."""
+        with contextlib.suppress(ChannelClosed):
+            self.control.flush()
+
+    def receive(self) -> Iterator[tuple[Message, list[int]]]:
+        """What the stem has said since we last listened."""
+        with contextlib.suppress(ChannelClosed):  # its end is noticed by its pidfd
+            while (received := self.control.receive()) is not None:
+                yield received
+
+    def has_ended(self) -> bool:
+        """Whether the stem is gone."""
+        return process.has_ended(self.pidfd)
+
+    def stop(self, *, deadline: float) -> None:
+        """End the stem and all that is left of its workers."""
+        if self._closed:
+            return
+        with contextlib.suppress(ChannelClosed):
+            self.control.send(Leave())
+        if process.wait_ended([self.pidfd], deadline=deadline):
+            process.kill(self.pidfd)
+            process.wait_ended([self.pidfd], deadline=time.monotonic() + process.SLICE_S)
+        if self._is_child:
+            process.reap(self.pid)
+        self.close()
+
+    def close(self) -> None:
+        """Close our descriptors, and nothing else: without its lifeline, everything at the other end dies."""
+        if self._closed:
+            return
+        self._closed = True
+        self.control.close()
+        for fd in (self.pidfd, *self._lifeline):
+            os.close(fd)
+        _handles.discard(self)
+
+    def __repr__(self) -> str:
+        return f"<StemHandle {self.kind} pid={self.pid}>"
+
+
+def _forget_in_child() -> None:
+    # A child of the trainer must hold no end of ours: the lifeline is the trainer's alone.
+    for handle in list(_handles):
+        handle.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,202 @@
+"""A clean stem: forked from a fresh process that holds no lock, no thread and nothing of the trainer's; the dataset
+crosses to it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import select
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from multiprocessing import spawn
+from pathlib import Path
+from typing import Any
+
+from antifreeze.engine.arena import segment as memory
+from antifreeze.engine.backends import process
+from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.crossing import pickler
+from antifreeze.engine.crossing.explain import explain
+from antifreeze.engine.crossing.main_module import describe_main
+from antifreeze.engine.crossing.state import capture_modules, capture_surroundings
+from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
+from antifreeze.engine.wire.messages import Grow, Grown, Leave
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.errors import InternalError
+
+# Importing torch takes 1.5 to 2 s on a quiet machine; on one where many ranks start at once, far more.
+START_DEADLINE_S = 120.0
+STOP_DEADLINE_S = 2.0
+# Until the trainer's environment is put in place, nothing in the base may start a thread.
+_SINGLE_THREADED = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+}
+
+
+class InheritanceOnly(Exception):
+    """The dataset holds something that only a fork can carry, such as a lock of multiprocessing."""
+
+
+def grow_clean(recipe: Recipe) -> StemHandle:
+    """A clean stem that holds this recipe and the trainer's state, as they are now."""
+    main = describe_main()
+    crossing = _pack(recipe, main.names)
+    lifeline = os.pipe()
+    ours, theirs = pair()
+    surroundings = memory.copy_of([pickle.dumps(capture_surroundings(main))], "antifreeze-state")
+    try:
+        pid, pidfd = _base().grow([theirs.fileno(), surroundings, *crossing.descriptors], len(crossing.shared))
+    except BaseException:
+        ours.close()
+        os.close(lifeline[0])
+        os.close(lifeline[1])
+        raise
+    finally:
+        theirs.close()
+        os.close(surroundings)
+        crossing.close()
+    return StemHandle(
+        kind="clean",
+        pid=pid,
+        pidfd=pidfd,
+        control=Channel(ours, blocking=False),
+        lifeline=lifeline,
+        is_child=False,
+        find=crossing.by_value.__getitem__,
+    )
+
+
+def _pack(recipe: Recipe, main_names: frozenset[str]) -> pickler.Crossing:
+    try:
+        return pickler.send((recipe, capture_modules()), main_names=main_names)
+    except Exception as error:  # of whatever the user's classes do when they are pickled
+        if "through inheritance" in str(error):  # multiprocessing's own words for locks, values, queues …
+            raise InheritanceOnly(str(error)) from error
+        parts = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
+        for name, part in parts.items():
+            try:
+                pickler.send(part, main_names=main_names).close()
+            except Exception as cause:  # the same again, of one part
+                raise explain(part, name, cause) from cause
+        raise
+
+
+@dataclass(slots=True)
+class _Base:
+    popen: subprocess.Popen[bytes]
+    control: Channel
+
+    def grow(self, descriptors: list[int], shared_tensors: int) -> tuple[int, int]:
+        """(pid, pidfd) of a new clean stem."""
+        self.control.send(Grow(shared_tensors), descriptors)
+        deadline = time.monotonic() + START_DEADLINE_S
+        while time.monotonic() < deadline:
+            match self._next_message():
+                case (Grown(pid), [pidfd]):
+                    return pid, pidfd
+                case None:
+                    continue
+                case unexpected:
+                    raise InternalError(f"the clean base answered {unexpected!r}")
+        raise InternalError(
+            f"the clean base (pid {self.popen.pid}) did not answer for {START_DEADLINE_S:.0f} s",
+            why="importing torch in a fresh process takes that long here, or is stuck",
+            try_="multiprocessing_context='fork'",
+        )
+
+    def _next_message(self) -> Any:
+        poll = select.poll()
+        poll.register(self.control.fileno(), select.POLLIN | (select.POLLOUT if self.control.has_unsent else 0))
+        poll.poll(process.SLICE_S * 1000)
+        self.control.flush()
+        return self.control.receive()
+
+
+_the_base: _Base | None = None
+_lock = threading.Lock()
+
+
+def _base() -> _Base:
+    global _the_base
+    with _lock:
+        if _the_base is not None and _the_base.popen.poll() is not None:
+            _discard(_the_base)
+            _the_base = None
+        if _the_base is None:
+            _the_base = _start()
+            atexit.register(stop_base)
+        return _the_base
+
+
+def _start() -> _Base:
+    ours, theirs = pair()
+    source = str(Path(__file__).resolve().parents[3])
+    command = (
+        f"import sys; sys.path.insert(0, {source!r}); "
+        f"from antifreeze.engine.backends.clean_base import main; main({theirs.fileno()})"
+    )
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    with theirs:
+        popen = subprocess.Popen(
+            [os.fsdecode(spawn.get_executable()), *flags, "-c", command],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env={**_SINGLE_THREADED, **os.environ},
+            process_group=0,
+        )
+    return _Base(popen, Channel(ours, blocking=False, many_descriptors=True))
+
+
+def stop_base() -> None:
+    """End the clean base of this process, if there is one; the next clean stem starts another."""
+    global _the_base
+    with _lock:
+        base, _the_base = _the_base, None
+    if base is None:
+        return
+    atexit.unregister(stop_base)
+    with contextlib.suppress(ChannelClosed):
+        base.control.send(Leave())
+    try:
+        base.popen.wait(STOP_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill_group(base.popen.pid)
+        base.popen.wait(STOP_DEADLINE_S)
+    _discard(base)
+
+
+def base_pid() -> int | None:
+    """The process id of the clean base, if there is one."""
+    return _the_base.popen.pid if _the_base else None
+
+
+def base_fds() -> frozenset[int]:
+    """The descriptors of this process that belong to the clean base."""
+    return frozenset([_the_base.control.fileno()]) if _the_base else frozenset()
+
+
+def _discard(base: _Base) -> None:
+    base.control.close()
+
+
+def _forget_in_child() -> None:
+    global _the_base, _lock
+    _lock = threading.Lock()
+    if _the_base is not None:
+        _discard(_the_base)
+        _the_base.popen.returncode = 0  # it is not our child: nothing to wait for, nothing to warn about
+        _the_base = None
+
+
+if hasattr(os, "register_at_fork") and sys.platform == "linux":
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,115 @@
+"""The clean base: runs in a process of its own, holds torch and nothing of the user's, and forks clean stems.
+
+There is at most one per trainer; it is started when it is first needed, and lives as long as the trainer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import socket
+from typing import Any, NoReturn
+
+from antifreeze.engine.backends import process
+from antifreeze.engine.backends.stem import Stem, quieten
+from antifreeze.engine.crossing import pickler, results, state
+from antifreeze.engine.wire.channel import Channel, ChannelClosed
+from antifreeze.engine.wire.messages import Grow, Grown, Leave, Settled, Unfit
+
+
+def main(control_fd: int) -> None:
+    """Entry point of the base; `clean.py` starts it."""
+    trainer_pid = os.getppid()
+    trainer = process.open_pidfd(trainer_pid)
+    quieten()
+    control = Channel(socket.socket(fileno=control_fd), blocking=True, many_descriptors=True)
+    with contextlib.suppress(ChannelClosed):
+        _Base(control, trainer, trainer_pid).serve()
+
+
+class _Base:
+    def __init__(self, control: Channel, trainer: int, trainer_pid: int) -> None:
+        self._control = control
+        self._trainer = trainer
+        self._trainer_pid = trainer_pid
+        self._stems: dict[int, int] = {}
+        self._poll = select.poll()
+        self._poll.register(control.fileno(), select.POLLIN)
+        self._poll.register(trainer, select.POLLIN)
+
+    def serve(self) -> None:
+        while True:
+            for fd, _ in self._poll.poll(process.SLICE_S * 1000):
+                if fd == self._trainer:
+                    return
+                if fd in self._stems:
+                    self._reap(fd)
+                elif not self._obey():
+                    return
+
+    def _obey(self) -> bool:
+        received = self._control.receive()
+        if received is None:
+            return True
+        match received:
+            case (Grow(), descriptors):
+                self._grow(descriptors)
+            case (Leave(), _):
+                return False
+        return True
+
+    def _grow(self, descriptors: list[int]) -> None:
+        pid = process.fork()
+        if pid == 0:
+            self._be_stem(descriptors)
+        for fd in descriptors:
+            os.close(fd)
+        pidfd = process.open_pidfd(pid)
+        self._stems[pidfd] = pid
+        self._poll.register(pidfd, select.POLLIN)
+        self._control.send_all(Grown(pid), [pidfd])
+
+    def _reap(self, pidfd: int) -> None:
+        self._poll.unregister(pidfd)
+        process.reap(self._stems.pop(pidfd))
+        os.close(pidfd)
+
+    def _be_stem(self, descriptors: list[int]) -> NoReturn:
+        code = 1
+        try:
+            quieten()
+            self._control.close()
+            for pidfd in self._stems:
+                os.close(pidfd)
+            control_fd, *payload = descriptors
+            control = Channel(socket.socket(fileno=control_fd), blocking=True)
+            recipe = _settle(control, payload)
+            if recipe is not None:
+                Stem(control, recipe, trainer=self._trainer, trainer_pid=self._trainer_pid).run()
+                code = 0
+        finally:
+            os._exit(code)
+
+
+def _settle(control: Channel, payload: list[int]) -> Any:
+    """Rebuild the trainer's state and the recipe; the trainer is told if that fails."""
+    try:
+        surroundings, crossing = payload[0], payload[1:]
+        state.settle(pickle.loads(pickler.memory.read_all(surroundings)))
+        (recipe, modules), by_value = pickler.receive(crossing)
+        results.remember(by_value)
+        control.send_all(Settled(tuple(state.settle_modules(modules))))
+    except Exception as error:  # of whatever the user's modules and classes do when they are imported and rebuilt
+        control.send_all(Unfit(_dump(error)))
+        return None
+    return recipe
+
+
+def _dump(error: Exception) -> bytes:
+    from torch._utils import ExceptionWrapper  # noqa: PLC0415 - only when something went wrong
+
+    where = "while the dataset was being rebuilt in a clean process"
+    wrapper = ExceptionWrapper((type(error), error, error.__traceback__), where=where)  # type: ignore[no-untyped-call]
+    return results.dump(wrapper)

@@ -1,0 +1,126 @@
+"""Processes: forking, watching and killing them. The only file that kills.
+
+A process is watched through its pidfd, which cannot be mistaken for another process, however often numbers are reused.
+A group is killed only by somebody who knows that its leader has not been reaped yet, for the same reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import select
+import signal
+import sys
+import time
+
+_PIDFD_SEND_SIGNAL = 424
+_PIDFD_OPEN = 434
+# Never waits longer than this at a stretch, so that a signal or a suspended machine costs one slice.
+SLICE_S = 1.0
+
+
+def fork() -> int:
+    """`os.fork()` without the warning about threads.
+
+    The warning (Python 3.12 and later) is right for workers forked from a trainer, which is why ours are not: the child
+    becomes a stem that runs nothing of the trainer's but what torch's forked workers would. Silencing it with a filter
+    would make Python forget which warnings it has shown, so that users would see theirs again in every epoch.
+    """
+    if sys.version_info < (3, 12):
+        return os.fork()
+    api = ctypes.PyDLL(None, use_errno=True)
+    api.PyOS_BeforeFork()
+    pid: int = api.fork()
+    if pid == 0:
+        api.PyOS_AfterFork_Child()
+        return 0
+    code = ctypes.get_errno()
+    api.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(code, os.strerror(code))
+    return pid
+
+
+def open_pidfd(pid: int) -> int:
+    """A descriptor that stands for this very process and becomes readable when it ends."""
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(pid)
+    fd = _syscall(_PIDFD_OPEN, pid, 0)
+    os.set_inheritable(fd, False)
+    return fd
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has ended (reaped or not)."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def wait_ended(pidfds: list[int], *, deadline: float) -> list[int]:
+    """Wait until all have ended, or the deadline (on the monotonic clock); returns those that have not."""
+    alive = list(pidfds)
+    while alive and (left := deadline - time.monotonic()) > 0:
+        poll = select.poll()
+        for pidfd in alive:
+            poll.register(pidfd, select.POLLIN)
+        ended = {fd for fd, _ in poll.poll(min(left, SLICE_S) * 1000)}
+        alive = [pidfd for pidfd in alive if pidfd not in ended]
+    return alive
+
+
+def kill(pidfd: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to one process; nothing happens if it has ended."""
+    try:
+        if hasattr(signal, "pidfd_send_signal"):
+            signal.pidfd_send_signal(pidfd, number)
+        else:
+            _syscall(_PIDFD_SEND_SIGNAL, pidfd, int(number), 0, 0)
+    except ProcessLookupError:
+        pass
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process and all that it started; only for a leader that we have not reaped."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def reap(pid: int) -> int | None:
+    """The exit code of an ended child, as multiprocessing gives it; None if somebody else has taken it."""
+    try:
+        _, status = os.waitpid(pid, 0)
+    except ChildProcessError:
+        return None
+    return os.waitstatus_to_exitcode(status)
+
+
+def die_with(lifeline: int) -> None:
+    """Have the kernel kill this process the moment the trainer is gone, whatever it is doing then.
+
+    The trainer alone holds the other end of this pipe. (PR_SET_PDEATHSIG would follow the *thread* that forked.)
+    """
+    import fcntl  # noqa: PLC0415 - not on every system, and needed on Linux only
+
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        ended = os.read(lifeline, 1) == b""
+    except BlockingIOError:
+        return
+    if ended:  # it was gone before the kernel knew whom to tell
+        os._exit(1)
+
+
+def _syscall(number: int, *arguments: int) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    result: int = libc.syscall(number, *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        if code == errno.ESRCH:
+            raise ProcessLookupError(code, os.strerror(code))
+        raise OSError(code, os.strerror(code))
+    return result

@@ -1,0 +1,155 @@
+"""The stem: a quiet, single-threaded process that holds the dataset and forks workers whenever it is asked to.
+
+This is its side of the story; `grown.py` and `clean.py` are how it comes to life. It does nothing of its own accord but
+reap, and it leaves when the trainer says so or is gone; then all that it ever started goes with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
+
+from antifreeze import machine
+from antifreeze.engine.backends import process
+from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.wire.channel import Channel, ChannelClosed
+from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave
+from antifreeze.engine.worker.birth import cap_threads
+from antifreeze.engine.worker.main import run_worker
+from antifreeze.engine.worker.recipe import Recipe
+
+
+@dataclass(slots=True)
+class _Child:
+    worker: WorkerNo
+    pid: int
+    pidfd: int
+
+
+class Stem:
+    """Forks, reaps, and in the end takes everything with it."""
+
+    def __init__(self, control: Channel, recipe: Recipe, *, trainer: int, trainer_pid: int) -> None:
+        self._control = control
+        self._recipe = recipe
+        self._trainer = trainer
+        self._trainer_pid = trainer_pid
+        self._children: dict[int, _Child] = {}
+        self._poll = select.poll()
+        self._poll.register(control.fileno(), select.POLLIN)
+        self._poll.register(trainer, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve until told to leave, or until there is nobody left to serve."""
+        cap_threads(self._recipe.worker_threads)
+        gc.freeze()  # collections in workers would touch, and so copy, every page of the dataset
+        try:
+            while self._serve():
+                pass
+        except ChannelClosed:
+            pass
+        finally:
+            self._end_all()
+
+    def _serve(self) -> bool:
+        for fd, _ in self._poll.poll(process.SLICE_S * 1000):
+            if fd == self._trainer:
+                return False
+            if fd in self._children:
+                self._reap(self._children.pop(fd))
+            elif not self._obey():
+                return False
+        return True
+
+    def _obey(self) -> bool:
+        received = self._control.receive()
+        if received is None:
+            return True
+        match received:
+            case (Fork(worker), [channel, lifeline]):
+                self._fork(worker, channel, lifeline)
+            case (Kill(pid), _) if any(child.pid == pid for child in self._children.values()):
+                process.kill_group(pid)
+            case (Leave(), _):
+                return False
+        return True
+
+    def _fork(self, worker: WorkerNo, channel: int, lifeline: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(worker, channel, lifeline)
+        os.close(channel)
+        os.close(lifeline)
+        _lead_group(pid)
+        pidfd = process.open_pidfd(pid)
+        self._children[pidfd] = _Child(worker, pid, pidfd)
+        self._poll.register(pidfd, select.POLLIN)
+        self._control.send_all(Born(worker, pid), [pidfd])
+
+    def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int) -> NoReturn:
+        code = 1
+        try:
+            _lead_group(0)
+            self._control.close()
+            os.close(self._trainer)
+            for pidfd in self._children:
+                os.close(pidfd)
+            own_lifeline = machine.open_again(lifeline, os.O_RDONLY | os.O_NONBLOCK)
+            os.close(lifeline)
+            process.die_with(own_lifeline)
+            machine.give_own_offsets()
+            body = _WorkerProcess(channel, self._recipe, worker, parent_pid=self._trainer_pid)
+            code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
+        finally:
+            os._exit(code)
+
+    def _reap(self, child: _Child) -> None:
+        self._poll.unregister(child.pidfd)
+        os.close(child.pidfd)
+        process.kill_group(child.pid)  # what it started and did not end itself
+        self._control.send_all(Exited(child.worker, child.pid, process.reap(child.pid)))
+
+    def _end_all(self) -> None:
+        for child in self._children.values():
+            process.kill_group(child.pid)
+
+
+class _WorkerProcess(BaseProcess):
+    """What multiprocessing does around a process of its own: finalizers, standard streams, tracebacks, exit codes."""
+
+    _start_method = None  # the default stays the trainer's
+
+    def __init__(self, channel: int, recipe: Recipe, worker: WorkerNo, *, parent_pid: int) -> None:
+        super().__init__(name=f"antifreeze worker {worker}", daemon=False)
+        self._parent_pid = parent_pid
+        self._channel = channel
+        self._recipe = recipe
+        self._worker = worker
+
+    def run(self) -> None:
+        """The worker's loop."""
+        channel = Channel(socket.socket(fileno=self._channel), blocking=True)
+        run_worker(channel, self._recipe, self._worker)
+
+
+def quieten() -> None:
+    """Make this process indifferent to what is meant for the trainer: its terminal, its signals, its event loop."""
+    _lead_group(0)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _lead_group(pid: int) -> None:
+    """Done by parent and child, so that it is done whoever comes first."""
+    try:
+        os.setpgid(pid, 0)
+    except (PermissionError, ProcessLookupError):
+        pass  # it leads a session of its own, or has ended already

@@ -1,0 +1,226 @@
+"""The path of a batch, from the trainer's point of view: plan → dispatch → send → … → deliver → release. Start here.
+
+An `Epoch` serves one iterator: one pass over the data, or several when its workers are kept. All of it happens inside
+`next_batch()`, in the thread that calls it; there is no other thread and no queue.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from torch._utils import ExceptionWrapper
+
+from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.arena.layout import Parcel
+from antifreeze.engine.crossing import results
+from antifreeze.engine.flow.delivery import Arrival, Delivery
+from antifreeze.engine.flow.dispatch import Dispatch
+from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.plan.ticket import Plan, Ticket
+from antifreeze.engine.pool.pool import Heard, Lost, Pool, StemSaid
+from antifreeze.engine.wire.messages import Failed, Filled, Settled, Unfit, Work
+from antifreeze.errors import AntifreezeError, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
+from antifreeze.observe.say import say_once
+
+# The wait is cut into slices of this length; a death or a message ends it at once.
+SLICE_S = 1.0
+_OWN_FAULT = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A batch that waits in a slot."""
+
+    slot: SlotNo
+    parcel: Parcel
+
+
+Outcome = Full | Failed
+
+
+class Epoch:
+    """Moves tickets out and batches back."""
+
+    def __init__(self, pool: Pool, arena: Arena, *, workers: int, window: int) -> None:
+        self._pool = pool
+        self._arena = arena
+        self._plan = Plan(workers=workers)
+        self._dispatch = Dispatch(window=window)
+        self._delivery: Delivery[Outcome] = Delivery()
+        self._leases: dict[TicketNo, SlotNo | None] = {}
+        self._window = window
+        self._failure: AntifreezeError | None = None
+
+    def begin(self, next_index: Callable[[], Any]) -> None:
+        """Start a pass over the data: plan as many batches ahead as torch would, and have them made."""
+        for arrival in self._delivery.break_off():
+            self._throw_away(arrival)
+        self._plan.begin(next_index)
+        for _ in range(self._window):
+            self._plan_one()
+        self._send_work()
+
+    def next_batch(self) -> Any:
+        """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
+        while not self._delivery.has_next():
+            ticket = self._delivery.next_ticket()
+            if ticket is None:
+                raise StopIteration
+            self._hear_from(ticket.worker)
+        self._plan_one()
+        arrival = self._delivery.take()
+        try:
+            return self._open(arrival)
+        finally:
+            self._dispatch.done()
+            self._send_work()
+
+    def close(self) -> None:
+        """End the workers, and let go of the shared memory."""
+        self._pool.stop()
+        self._arena.close()
+
+    def _plan_one(self) -> None:
+        ticket = self._plan.draw()
+        if ticket is not None:
+            self._delivery.expect(ticket)
+            self._dispatch.add(ticket)
+
+    def _send_work(self) -> None:
+        while (ticket := self._dispatch.next_to_send()) is not None:
+            lease = self._arena.lease(ticket.worker)
+            self._leases[ticket.number] = lease.slot
+            work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
+            self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
+
+    def _hear_from(self, expected: WorkerNo) -> None:
+        """Take in whatever has arrived, waiting for it if need be."""
+        if self._failure is not None:
+            raise self._failure
+        heard = self._pool.try_receive(expected)
+        if heard is not None:
+            self._receive(heard)
+            return
+        for event in self._pool.wait(deadline=time.monotonic() + SLICE_S):
+            match event:
+                case Heard():
+                    self._receive(event)
+                case Lost():
+                    self._fail(self._loss(event))
+                case StemSaid(Settled(differing)):
+                    for difference in differing:
+                        say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
+                case StemSaid(Unfit(error)):
+                    self._raise(self._load_error(error), note=None)
+
+    def _receive(self, heard: Heard) -> None:
+        message = heard.message
+        if isinstance(message, Filled):
+            slot = self._filled_slot(message, heard.descriptors)
+            parcel = Parcel(message.offset, message.structure_bytes, message.table_bytes)
+            outcome: Outcome = Full(slot, parcel)
+        elif isinstance(message, Failed):
+            leased = self._leases.pop(message.ticket)
+            if leased is not None:
+                self._arena.hand_back(leased)
+            outcome = message
+        else:
+            raise InternalError(f"worker {heard.worker} said {message!r}")
+        stale = self._delivery.arrive(message.ticket, outcome)
+        if stale is not None:
+            self._throw_away(stale)
+            self._send_work()
+
+    def _filled_slot(self, message: Filled, descriptors: list[int]) -> SlotNo:
+        leased = self._leases.pop(message.ticket)
+        if message.made_bytes:
+            slot = self._arena.adopt(descriptors[0], message.made_bytes, instead_of=leased)
+            self._fit_window(message.made_bytes)
+            return slot
+        if leased is None:
+            raise InternalError(f"ticket {message.ticket} was filled into a slot that it did not have")
+        self._arena.fill(leased)
+        return leased
+
+    def _fit_window(self, slot_bytes: int) -> None:
+        if self._arena.window < self._dispatch.window:
+            self._dispatch.shrink(self._arena.window)
+            say_once(
+                f"batches of {slot_bytes >> 20} MB: prefetching {self._dispatch.window} at a time instead of "
+                f"{self._window}, to stay within {self._arena.budget_bytes >> 20} MB of shared memory"
+            )
+
+    def _throw_away(self, arrival: Arrival[Outcome]) -> None:
+        if isinstance(arrival.outcome, Full):
+            self._arena.discard(arrival.outcome.slot)
+        self._dispatch.done()
+
+    def _open(self, arrival: Arrival[Outcome]) -> Any:
+        outcome = arrival.outcome
+        if isinstance(outcome, Full):
+            return self._arena.open(outcome.slot, outcome.parcel, self._pool.stem.find)
+        ticket = arrival.ticket
+        pid = self._pool.workers[ticket.worker].known_pid
+        note = f"antifreeze: worker {ticket.worker} (pid {pid}), batch {ticket.batch}, {_indices(ticket)}"
+        self._raise(self._load_error(outcome.error), note=note)
+
+    def _load_error(self, raw: bytes) -> ExceptionWrapper | Exception:
+        try:
+            return results.load(raw, self._pool.stem.find)  # type: ignore[no-any-return]
+        except Exception as error:  # of a user's exception class: whatever it does when it is rebuilt
+            return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(error))
+
+    def _raise(self, error: ExceptionWrapper | Exception, *, note: str | None) -> NoReturn:
+        try:
+            if isinstance(error, ExceptionWrapper):
+                error.reraise()
+            raise error
+        except Exception as raised:
+            if note:
+                raised.add_note(note)
+            raise
+
+    def _fail(self, failure: WorkerLost) -> NoReturn:
+        """A worker is lost: the work it had is not done, so nothing that would come after it is given out."""
+        self._failure = failure
+        self._pool.stop()
+        raise failure
+
+    def _loss(self, lost: Lost) -> WorkerLost:
+        had = next((ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker), None)
+        facts = {
+            "where": f"worker {lost.worker}" + (f", batch {had.batch}, {_indices(had)}" if had else ", between batches"),
+            "worker": int(lost.worker),
+            "pid": lost.pid or -1,
+            "exitcode": lost.exitcode,
+            "batch": had.batch if had else None,
+        }
+        return _describe(lost)(_what(lost), **facts)  # type: ignore[arg-type]
+
+
+def _describe(lost: Lost) -> type[WorkerLost]:
+    by_signal = lost.exitcode is not None and lost.exitcode < 0
+    return WorkerKilled if by_signal and -(lost.exitcode or 0) not in _OWN_FAULT else WorkerCrashed
+
+
+def _what(lost: Lost) -> str:
+    """torch's own words first: people search for them."""
+    if lost.pid is None:
+        return f"DataLoader worker {lost.worker} exited unexpectedly: its stem ended before it was born"
+    if lost.exitcode is not None and lost.exitcode < 0:
+        name = signal.strsignal(-lost.exitcode) or f"signal {-lost.exitcode}"
+        return f"DataLoader worker (pid {lost.pid}) is killed by signal: {name}."
+    code = "an exit code that nobody could read" if lost.exitcode is None else f"exit code {lost.exitcode}"
+    return f"DataLoader worker (pid(s) {lost.pid}) exited unexpectedly with {code}"
+
+
+def _indices(ticket: Ticket) -> str:
+    index = ticket.index
+    if not isinstance(index, list | tuple):
+        return f"sample {index!r}"
+    shown = ", ".join(map(repr, index[:8])) + (", …" if len(index) > 8 else "")
+    return f"samples {shown}"

@@ -1,0 +1,1 @@
+"""Tickets out, batches back: pure."""

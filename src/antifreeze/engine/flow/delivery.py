@@ -1,0 +1,74 @@
+"""Outcomes arrive in any order and leave in plan order, each exactly once.
+
+An outcome of an epoch that was broken off is *stale*: it is handed back to the caller at once, who throws it away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from antifreeze.engine.numbers import TicketNo
+from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.errors import InternalError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival(Generic[T]):
+    """What became of a ticket."""
+
+    ticket: Ticket
+    outcome: T
+
+
+class Delivery(Generic[T]):
+    """Puts outcomes back into the order of their tickets."""
+
+    def __init__(self) -> None:
+        self._expected: dict[TicketNo, Ticket] = {}
+        self._stale: dict[TicketNo, Ticket] = {}
+        self._arrived: dict[TicketNo, T] = {}
+
+    def expect(self, ticket: Ticket) -> None:
+        """This ticket will be delivered after all that were expected before it."""
+        self._expected[ticket.number] = ticket
+
+    def next_ticket(self) -> Ticket | None:
+        """The ticket whose outcome the user gets next; None at the end of the epoch."""
+        return next(iter(self._expected.values()), None)
+
+    def has_next(self) -> bool:
+        """Whether the outcome that the user gets next is here."""
+        return bool(self._arrived) and next(iter(self._expected)) in self._arrived
+
+    def arrive(self, number: TicketNo, outcome: T) -> Arrival[T] | None:
+        """Note an outcome; hand it back if nobody waits for it any more."""
+        if number in self._expected:
+            if number in self._arrived:
+                raise InternalError(f"two outcomes for ticket {number}")
+            self._arrived[number] = outcome
+            return None
+        if number in self._stale:
+            return Arrival(self._stale.pop(number), outcome)
+        raise InternalError(f"an outcome for ticket {number}, which is not under way")
+
+    def take(self) -> Arrival[T]:
+        """The next outcome in plan order; only after `has_next()`."""
+        number = next(iter(self._expected))
+        outcome = self._arrived.pop(number)
+        return Arrival(self._expected.pop(number), outcome)
+
+    def outstanding(self) -> list[Ticket]:
+        """Tickets whose outcome has not arrived yet, those of broken-off epochs first."""
+        waiting = [ticket for number, ticket in self._expected.items() if number not in self._arrived]
+        return [*self._stale.values(), *waiting]
+
+    def break_off(self) -> list[Arrival[T]]:
+        """The epoch ends here: whatever has arrived is handed back, whatever has not becomes stale."""
+        arrived = [Arrival(self._expected.pop(number), outcome) for number, outcome in self._arrived.items()]
+        self._arrived.clear()
+        self._stale.update(self._expected)
+        self._expected.clear()
+        return arrived

@@ -1,0 +1,45 @@
+"""Which tickets go out now: first come, first served, and never more under way than the window holds.
+
+A ticket is under way from its sending until its batch is in the user's hands (or thrown away), for that is how long it
+may occupy a slot. In a calm run the window is as large as torch's prefetch, and nothing is ever held back; it shrinks
+when batches turn out too large for the arena's budget.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from antifreeze.engine.plan.ticket import Ticket
+
+
+class Dispatch:
+    """Holds tickets back until there is room for their batches."""
+
+    def __init__(self, *, window: int) -> None:
+        self._window = window
+        self._under_way = 0
+        self._waiting: deque[Ticket] = deque()
+
+    @property
+    def window(self) -> int:
+        """How many tickets may be under way at once."""
+        return self._window
+
+    def add(self, ticket: Ticket) -> None:
+        """A new ticket, to be sent after all that came before it."""
+        self._waiting.append(ticket)
+
+    def next_to_send(self) -> Ticket | None:
+        """The ticket to send now, if there is one and the window has room; it counts as under way from here on."""
+        if not self._waiting or self._under_way >= self._window:
+            return None
+        self._under_way += 1
+        return self._waiting.popleft()
+
+    def done(self) -> None:
+        """A batch has left our hands: its ticket is no longer under way."""
+        self._under_way -= 1
+
+    def shrink(self, window: int) -> None:
+        """Let fewer tickets be under way at once from now on."""
+        self._window = max(1, min(self._window, window))

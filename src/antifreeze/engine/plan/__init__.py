@@ -1,0 +1,1 @@
+"""What is loaded, in which order, by whom: pure."""

@@ -1,0 +1,1 @@
+"""The workers of one iterator: their lives, and what arrives from them."""

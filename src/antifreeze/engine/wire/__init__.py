@@ -1,0 +1,1 @@
+"""What trainer, stem and workers say to each other."""

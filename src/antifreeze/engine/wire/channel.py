@@ -1,0 +1,154 @@
+"""One connection between two processes: whole messages, or none.
+
+The socket keeps message boundaries (SOCK_SEQPACKET), so there is no such thing as half a message: a peer that dies or
+stops while it sends has sent nothing. The trainer's side never blocks: what the socket does not take at once waits in
+an outbox. The other side blocks for at most a slice at a time.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+
+from antifreeze.engine.arena import segment as memory
+from antifreeze.engine.wire.messages import Message, decode, encode
+from antifreeze.errors import ArenaError
+
+# One page. Larger contents (long index lists, long tracebacks) go into anonymous memory that is sent along.
+LARGEST = 4096
+MOST_DESCRIPTORS = 250
+# How long a worker or a stem sits in one receive or send; it is only there so that no wait is endless.
+SLICE_S = 5
+_ENCLOSED = b"\xaf"
+_INTS = array.array("i")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(8 * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
+_MANY_ANCILLARY_BYTES = (
+    socket.CMSG_SPACE(MOST_DESCRIPTORS * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
+)
+
+
+class ChannelClosed(Exception):
+    """The other side is gone."""
+
+
+class Channel:
+    """One end of a connection."""
+
+    def __init__(self, sock: socket.socket, *, blocking: bool, many_descriptors: bool = False) -> None:
+        self._socket = sock
+        self._ancillary = _MANY_ANCILLARY_BYTES if many_descriptors else _ANCILLARY_BYTES
+        self._outbox: deque[tuple[bytes, list[int]]] = deque()
+        if blocking:
+            slice_s = struct.pack("ll", SLICE_S, 0)
+            sock.setblocking(True)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, slice_s)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, slice_s)
+        else:
+            sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """For poll."""
+        return self._socket.fileno()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether messages wait for room in the socket."""
+        return bool(self._outbox)
+
+    def send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send now, or as soon as there is room; the descriptors stay the caller's."""
+        raw = encode(message)
+        if len(raw) <= LARGEST and not self._outbox and self._try_send(raw, descriptors):
+            return
+        own = [os.dup(fd) for fd in descriptors]
+        if len(raw) > LARGEST:
+            own.insert(0, memory.copy_of([raw], "antifreeze-letter"))
+            raw = _ENCLOSED
+        self._outbox.append((raw, own))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room."""
+        while self._outbox:
+            raw, descriptors = self._outbox[0]
+            if not self._try_send(raw, descriptors):
+                return
+            self._outbox.popleft()
+            _close_all(descriptors)
+
+    def send_all(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        """Send, and wait in slices until the other side has room; for workers and stems, who may wait."""
+        self.send(message, descriptors)
+        while self._outbox:
+            self.flush()
+
+    def receive(self) -> tuple[Message, list[int]] | None:
+        """The next message and its descriptors (the caller's from now on); None: nothing has come (in this slice)."""
+        try:
+            raw, ancillary, flags, _ = self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
+        except (BlockingIOError, InterruptedError):
+            return None
+        except (ConnectionResetError, BrokenPipeError, OSError) as error:
+            raise ChannelClosed(str(error)) from error
+        descriptors = _descriptors(ancillary) if ancillary else []
+        if flags & socket.MSG_CTRUNC:
+            _close_all(descriptors)
+            raise _no_descriptors()
+        if not raw:
+            raise ChannelClosed("end of file")
+        if raw == _ENCLOSED:
+            raw = memory.read_all(descriptors.pop(0))
+        return decode(raw), descriptors
+
+    def close(self) -> None:
+        """Close this end, and all that waits to be sent with it."""
+        for _, descriptors in self._outbox:
+            _close_all(descriptors)
+        self._outbox.clear()
+        self._socket.close()
+
+    def _try_send(self, raw: bytes, descriptors: Sequence[int]) -> bool:
+        try:
+            if descriptors:
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))
+                self._socket.sendmsg([raw], [rights], socket.MSG_NOSIGNAL)
+            else:
+                self._socket.send(raw, socket.MSG_NOSIGNAL)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+        return True
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends; wrap each in a Channel in the process that uses it."""
+    try:
+        return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:
+        raise _no_descriptors() from error
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(content[: len(content) - len(content) % found.itemsize])
+    return found.tolist()
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
+
+
+def _no_descriptors() -> ArenaError:
+    return ArenaError(
+        "Too many open files: this process has no descriptor left to talk to its workers",
+        why="its limit on open files is reached",
+        try_="close files that are no longer needed, or raise the limit: ulimit -n 4096",
+    )

@@ -1,0 +1,163 @@
+"""Everything that is said between trainer, stem and workers: one frozen class per meaning.
+
+A message is small; whatever is large lies in shared memory, and the message says where.
+"""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import cloudpickle
+
+from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """To a worker: make this batch."""
+
+    ticket: TicketNo
+    index: Any
+    slot: SlotNo | None
+    """Where to put it; None: into new memory, sent along with the answer."""
+    slot_bytes: int
+    """Size of the slot; its descriptor comes with the message when the worker has not got the slot's memory yet."""
+    forget: tuple[SlotNo, ...]
+    """Slots that are gone: the worker lets go of their memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """To a worker or a stem: nothing more to do, please leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """From a worker: the batch is whole."""
+
+    ticket: TicketNo
+    offset: int
+    structure_bytes: int
+    table_bytes: int
+    made_bytes: int
+    """Size of the memory that the worker made for it and sends along; 0: the batch is in the slot it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """From a worker: there is no batch, and this is why."""
+
+    ticket: TicketNo
+    error: bytes
+    """The pickled exception, or torch's wrapper of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """To a stem: bring up this worker; its channel and its lifeline come with the message."""
+
+    worker: WorkerNo
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """To a stem: kill this process and all that it started."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """From a stem: the worker lives; its pidfd comes with the message."""
+
+    worker: WorkerNo
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """From a stem: this worker has ended."""
+
+    worker: WorkerNo
+    pid: int
+    exitcode: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """To the clean base: become a stem for one iterator; control channel, lifeline and payload come with the message."""
+
+    shared_tensors: int
+    """How many descriptors of tensors in shared memory follow the payload's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """From the clean base: the stem lives; its pidfd comes with the message."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """From a clean stem: the dataset has arrived; these globals of user modules could not be made as the trainer's."""
+
+    differing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """From a clean stem: the dataset could not be rebuilt, and this is why."""
+
+    error: bytes
+
+
+Message = Work | Leave | Filled | Failed | Fork | Kill | Born | Exited | Grow | Grown | Settled | Unfit
+
+_KINDS: tuple[type[Message], ...] = (
+    Work,
+    Leave,
+    Filled,
+    Failed,
+    Fork,
+    Kill,
+    Born,
+    Exited,
+    Grow,
+    Grown,
+    Settled,
+    Unfit,
+)
+
+
+def _values_of(kind: type[Message]) -> Callable[[Any], tuple[Any, ...]]:
+    names = [field.name for field in fields(kind)]
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        (name,) = names
+        return lambda message: (getattr(message, name),)
+    return operator.attrgetter(*names)
+
+
+_ENCODERS = {kind: (number, _values_of(kind)) for number, kind in enumerate(_KINDS)}
+
+
+def encode(message: Message) -> bytes:
+    """A message as bytes: its kind and its fields."""
+    number, values = _ENCODERS[type(message)]
+    content = (number, *values(message))
+    try:
+        return pickle.dumps(content, 5)
+    except Exception:  # a sampler may yield anything, and say anything when it is pickled
+        return cloudpickle.dumps(content, 5)  # type: ignore[no-any-return]
+
+
+def decode(raw: bytes) -> Message:
+    """The message that these bytes are."""
+    number, *values = pickle.loads(raw)
+    return _KINDS[number](*values)

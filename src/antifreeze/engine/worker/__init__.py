@@ -1,0 +1,1 @@
+"""All that runs in a worker, and nothing that does not."""

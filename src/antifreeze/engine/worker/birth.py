@@ -1,0 +1,71 @@
+"""A forked process becomes a worker: seeds, threads, `get_worker_info()`, `worker_init_fn`, as torch does it.
+
+The only file that seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from typing import Any
+
+import torch
+from torch.utils.data._utils import HAS_NUMPY
+from torch.utils.data._utils import worker as torch_worker
+
+from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.worker.recipe import Recipe
+
+_THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+def become_worker(recipe: Recipe, worker: WorkerNo) -> None:
+    """All that must be so before the first sample; an error of `worker_init_fn` passes through."""
+    _set_signals()
+    torch.multiprocessing._set_thread_name("pt_data_worker")
+    torch.set_num_threads(1)
+    seed = _seed(recipe.base_seed, worker)
+    torch_worker._worker_info = torch_worker.WorkerInfo(
+        id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
+    )
+    if recipe.worker_init_fn is not None:
+        recipe.worker_init_fn(worker)
+
+
+def cap_threads(limit: int | None) -> None:
+    """Limit the thread pools of native libraries; a setting of the user's own is left alone."""
+    if limit is None or any(name in os.environ for name in _THREAD_SETTINGS):
+        return
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - only where it is used: the stem
+
+    threadpool_limits(limit)
+
+
+def _seed(base_seed: int, worker: WorkerNo) -> int:
+    seed = base_seed + worker
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if HAS_NUMPY:
+        import numpy as np  # noqa: PLC0415 - torch works without it
+
+        np.random.seed(torch_worker._generate_state(base_seed, worker))
+    return seed
+
+
+def _set_signals() -> None:
+    """Ctrl-C is the trainer's to judge; a worker's own children get the usual handlers back."""
+    signal.signal(signal.SIGINT, _do_nothing)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    os.register_at_fork(after_in_child=_give_signals_back)
+
+
+def _do_nothing(*_: Any) -> None:
+    # Not SIG_IGN: that would be inherited by every program that a dataset starts.
+    pass
+
+
+def _give_signals_back() -> None:
+    if signal.getsignal(signal.SIGINT) is _do_nothing:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

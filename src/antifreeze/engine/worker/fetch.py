@@ -1,0 +1,53 @@
+"""Indices → samples → batch: torch's own steps, with the facts that torch's messages lack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import default_collate
+
+from antifreeze.engine.worker import collate
+from antifreeze.engine.worker.recipe import Recipe
+
+
+class Fetcher:
+    """Makes the batch that belongs to an index."""
+
+    def __init__(self, recipe: Recipe, room: collate.Room) -> None:
+        self._dataset = recipe.dataset
+        self._batched = recipe.auto_collation
+        self._has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
+        self._collate: Callable[[Any], Any] = recipe.collate_fn
+        self._room = room if recipe.collate_fn is default_collate else None
+
+    def fetch(self, index: Any) -> Any:
+        """The batch; whatever user code raises passes through."""
+        if not self._batched:
+            return self._collate(self._dataset[index])
+        if self._has_getitems:
+            samples = self._dataset.__getitems__(index)
+        else:
+            dataset = self._dataset
+            samples = [dataset[i] for i in index]
+        if self._room is None:
+            return self._collate(samples)
+        try:
+            with collate.into(self._room):
+                return self._collate(samples)
+        except Exception as error:
+            _note_missing_samples(error, index, samples)
+            raise
+
+
+def _note_missing_samples(error: Exception, index: Any, samples: Any) -> None:
+    """torch's message says that there was a None, or not even that; which sample it was is what helps."""
+    missing = [i for i, sample in zip(index, samples, strict=False) if sample is None]
+    if not missing:
+        return
+    shown = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
+    error.add_note(
+        f"The dataset returned None for {len(missing)} of {len(samples)} samples of this batch: index {shown}. "
+        "default_collate cannot put None into a batch: let the dataset raise what went wrong, "
+        "or pass a collate_fn that drops such samples."
+    )

@@ -1,0 +1,107 @@
+"""The worker: receive a ticket, fetch, collate into the slot, report; until told to leave.
+
+It talks to the trainer alone, over a channel of its own: no queue, no lock and no thread is shared with another worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+
+from antifreeze.engine.arena.layout import SlotWriter
+from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.crossing import results
+from antifreeze.engine.crossing.explain import explain
+from antifreeze.engine.numbers import SlotNo, WorkerNo
+from antifreeze.engine.wire.channel import Channel, ChannelClosed
+from antifreeze.engine.wire.messages import Failed, Filled, Leave, Work
+from antifreeze.engine.worker import collate
+from antifreeze.engine.worker.birth import become_worker
+from antifreeze.engine.worker.fetch import Fetcher
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.errors import SampleFailed
+
+
+def run_worker(channel: Channel, recipe: Recipe, worker: WorkerNo) -> None:
+    """A worker's whole life after its birth as a process."""
+    workbench = Workbench(recipe, worker)
+    try:
+        while True:
+            received = channel.receive()
+            if received is None:
+                continue
+            message, descriptors = received
+            match message:
+                case Work():
+                    answer, made = workbench.carry_out(message, descriptors)
+                    channel.send_all(answer, [made.fd] if made else ())
+                    if made:
+                        made.close_descriptor()
+                case Leave():
+                    return
+                case _:
+                    raise SampleFailed(f"worker {worker} cannot make sense of {message!r}")
+    except ChannelClosed:
+        return
+
+
+class Workbench:
+    """What a worker keeps between tickets: its fetcher and the slots it has mapped."""
+
+    def __init__(self, recipe: Recipe, worker: WorkerNo) -> None:
+        self._where = f"in DataLoader worker process {worker}"
+        self._worker = worker
+        self._slots: dict[SlotNo, Segment] = {}
+        self._birth_error: ExceptionWrapper | None = None
+        self._writer = SlotWriter(results.ResultPickler)
+        try:
+            collate.take_over()
+            become_worker(recipe, worker)
+            self._fetcher = Fetcher(recipe, self._writer.room)
+        except Exception:  # of worker_init_fn, to be raised in the trainer in answer to the first ticket
+            self._birth_error = ExceptionWrapper(where=self._where)
+
+    def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed, Segment | None]:
+        """Make the batch; the segment is one that had to be made for it and is to be sent along."""
+        if self._birth_error is not None:
+            error, self._birth_error = self._birth_error, None
+            return Failed(work.ticket, _dump_error(error)), None
+        given = self._slot(work, descriptors)
+        try:
+            self._writer.begin(given)
+            batch = self._fetcher.fetch(work.index)
+        except Exception:  # of user code: to be raised in the trainer
+            return Failed(work.ticket, _dump_error(ExceptionWrapper(where=self._where))), None
+        return self._report(work, batch, given)
+
+    def _report(self, work: Work, batch: Any, given: Segment | None) -> tuple[Filled | Failed, Segment | None]:
+        try:
+            segment, parcel = self._writer.write(batch)
+        except Exception as error:  # of a __reduce__ of the user's, or of pickle itself
+            return Failed(work.ticket, _dump_error(explain(batch, "batch", error, made_by=self._worker))), None
+        made = None if segment is given else segment
+        filled = Filled(
+            work.ticket, parcel.offset, parcel.structure_bytes, parcel.table_bytes, made.size if made else 0
+        )
+        return filled, made
+
+    def _slot(self, work: Work, descriptors: list[int]) -> Segment | None:
+        for slot in work.forget:
+            self._slots.pop(slot, None)
+        if work.slot is None:
+            return None
+        if descriptors:
+            segment = Segment(descriptors[0], work.slot_bytes)
+            segment.close_descriptor()
+            self._slots[work.slot] = segment
+        return self._slots[work.slot]
+
+
+def _dump_error(error: Exception | ExceptionWrapper) -> bytes:
+    """An error as bytes, whatever it is made of: with its type, or else as its text alone."""
+    try:
+        return results.dump(error)
+    except Exception:  # the type of a user's exception can be anything
+        text = error.exc_msg if isinstance(error, ExceptionWrapper) else str(error)
+        return results.dump(SampleFailed("a worker raised an exception that cannot be sent", why=text))

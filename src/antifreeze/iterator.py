@@ -1,0 +1,207 @@
+"""Our iterator: torch's iterator to everybody who looks, our engine inside.
+
+It is a subclass of torch's, so that every `isinstance` stays true, and it falls back to being exactly that whenever the
+engine does not carry a loader (yet): the reason is said once, or raised if `ANTIFREEZE=require`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing import context as contexts
+from typing import Any
+
+import torch
+from torch.autograd import profiler
+from torch.utils.data import MapDataPipe, dataloader
+
+from antifreeze import machine
+from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.epoch import Epoch
+from antifreeze.engine.pool.pool import Pool, Worker
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.errors import CannotCross, Fallback
+from antifreeze.observe import usage
+from antifreeze.observe.say import say_once
+from antifreeze.settings import Mode, mode
+
+_Stock = dataloader._MultiProcessingDataLoaderIter
+_Base = dataloader._BaseDataLoaderIter
+
+TESTED_TORCH = ((2, 11), (2, 13))
+# Shared memory for batches: this share of what is available, divided among the ranks of this machine.
+BUDGET_SHARE = 4
+
+
+class Iterator(_Stock):
+    """One pass over the data (or several, if workers are kept), carried by our engine wherever that can be."""
+
+    _epoch: Epoch | None = None
+
+    def __init__(self, loader: Any) -> None:
+        if mode() is Mode.OFF:
+            self._run_stock(loader, "ANTIFREEZE=0")
+            return
+        reason = why_not(loader, type(self))
+        if reason is not None:
+            self._fall_back(loader, reason)
+            return
+        draws = _Draws(loader)
+        try:
+            self._start(loader)
+        except CannotCross:
+            raise  # the user's to mend, with or without us
+        except Exception as error:  # a fault of ours must not stop a training that torch would carry
+            if mode() is Mode.REQUIRE:
+                raise
+            draws.undo()
+            self._fall_back(loader, f"starting workers failed: {error!r}")
+            return
+        usage.record(engine="antifreeze", stem=self._stem_kind, reason=None)
+        self._reset(loader, first_iter=True)
+
+    def _start(self, loader: Any) -> None:
+        _Base.__init__(self, loader)
+        self._prefetch_factor = loader.prefetch_factor
+        self._in_order = loader.in_order
+        self._worker_init_fn = loader.worker_init_fn
+        self._shutdown = False
+        window = loader.prefetch_factor * loader.num_workers
+        stem = _grow(_recipe_of(loader, self._base_seed), _start_method(loader))
+        self._stem_kind = stem.kind
+        pool = Pool(stem, workers=loader.num_workers)
+        self._workers: list[Worker] = pool.workers
+        arena = Arena(window=window, budget_bytes=_budget_bytes())
+        self._epoch = Epoch(pool, arena, workers=loader.num_workers, window=window)
+
+    def _fall_back(self, loader: Any, reason: str) -> None:
+        if mode() is Mode.REQUIRE:
+            usage.record(engine="torch", stem=None, reason=reason)
+            raise Fallback(
+                "ANTIFREEZE=require: this loader would run on torch's own iterator",
+                why=reason,
+                try_="ANTIFREEZE=1, which says so and goes on",
+            )
+        say_once(f"this loader runs on torch's own iterator: {reason}")
+        self._run_stock(loader, reason)
+
+    def _run_stock(self, loader: Any, reason: str) -> None:
+        usage.record(engine="torch", stem=None, reason=reason)
+        super().__init__(loader)
+
+    def __next__(self) -> Any:
+        # torch's own __next__ is for its profiler, which costs as much as a small batch.
+        if self._epoch is None or profiler._is_profiler_enabled:
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
+
+    def _next_data(self) -> Any:
+        if self._epoch is None:
+            return super()._next_data()
+        try:
+            return self._epoch.next_batch()
+        except StopIteration:
+            if not self._persistent_workers:
+                self._shutdown_workers()
+            raise
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if self._epoch is None:
+            super()._reset(loader, first_iter)
+            return
+        _Base._reset(self, loader, first_iter)
+        self._epoch.begin(self._next_index)
+
+    def _shutdown_workers(self) -> None:
+        if self._epoch is None:
+            if hasattr(self, "_shutdown"):  # else it never came to life
+                super()._shutdown_workers()
+            return
+        self._shutdown = True
+        self._epoch.close()
+
+    def __del__(self) -> None:
+        self._shutdown_workers()
+
+
+def why_not(loader: Any, iterator_type: type) -> str | None:
+    """Why our engine cannot carry this loader; None if it can."""
+    if not machine.is_linux():
+        return "the engine runs on Linux only so far"
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if not TESTED_TORCH[0] <= version <= TESTED_TORCH[1]:
+        return f"torch {torch.__version__} is not among the versions tested"
+    if iterator_type is not Iterator:
+        return f"{iterator_type.__qualname__} brings an iterator of its own"
+    if loader._dataset_kind != dataloader._DatasetKind.Map:
+        return "iterable datasets are not supported yet"
+    if isinstance(loader.dataset, MapDataPipe):
+        return "data pipes are not supported yet"
+    if not loader.in_order:
+        return "in_order=False is not supported yet"
+    if loader.timeout:
+        return "timeout= is not supported yet"
+    if loader.pin_memory and torch.accelerator.is_available():
+        return "pin_memory=True is not supported yet"
+    context = loader.multiprocessing_context
+    if context is not None and type(context) not in _STANDARD_CONTEXTS:
+        return f"multiprocessing_context is a {type(context).__qualname__}"
+    return None
+
+
+_STANDARD_CONTEXTS = tuple(
+    getattr(contexts, name)
+    for name in ("ForkContext", "SpawnContext", "ForkServerContext", "DefaultContext")
+    if hasattr(contexts, name)
+)
+
+
+def _start_method(loader: Any) -> str:
+    """How torch would start workers; asking must not settle the program's default, as torch's asking does."""
+    context = loader.multiprocessing_context or multiprocessing
+    return context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def _grow(recipe: Recipe, start_method: str) -> StemHandle:
+    from antifreeze.engine.backends.grown import grow  # noqa: PLC0415 - each brings what only it needs
+
+    if start_method == "fork":
+        return grow(recipe)
+    from antifreeze.engine.backends.clean import InheritanceOnly, grow_clean  # noqa: PLC0415
+
+    try:
+        return grow_clean(recipe)
+    except InheritanceOnly:
+        return grow(recipe)
+
+
+def _recipe_of(loader: Any, base_seed: int) -> Recipe:
+    return Recipe(
+        dataset=loader.dataset,
+        collate_fn=loader.collate_fn,
+        auto_collation=loader._auto_collation,
+        worker_init_fn=loader.worker_init_fn,
+        base_seed=base_seed,
+        num_workers=loader.num_workers,
+        worker_threads=getattr(loader, "worker_threads", 1),
+    )
+
+
+def _budget_bytes() -> int:
+    import os  # noqa: PLC0415
+
+    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
+    return machine.available_memory() // BUDGET_SHARE // ranks
+
+
+class _Draws:
+    """The draws that starting an iterator makes, so that torch's iterator can make the same ones after us."""
+
+    def __init__(self, loader: Any) -> None:
+        self._generator = loader.generator if loader.generator is not None else torch.default_generator
+        self._state = self._generator.get_state()
+
+    def undo(self) -> None:
+        self._generator.set_state(self._state)

@@ -1,0 +1,210 @@
+"""A test that leaves a process, thread, descriptor, `/dev/shm` entry or temporary file behind has failed.
+
+So has one that takes longer than its deadline. All tests run under `ANTIFREEZE=require`, except those marked `fallback`,
+and the session ends with a line that says which loaders ran on our engine.
+"""
+
+import gc
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from leftovers import (
+    Mark,
+    Snapshot,
+    kill,
+    leftovers,
+    new_processes,
+    reap,
+    stop_base_process,
+    take,
+    wait_until,
+)
+from user_scripts import SELFTEST, Ended, Script, selftest_text
+
+GRACE_S = 3.0
+DEADLINE_S = 30.0
+USAGE = "ANTIFREEZE_USAGE"
+SESSION = pytest.StashKey["Session"]()
+FAILED = pytest.StashKey[bool]()
+
+
+class Session:
+    """A temporary directory of our own, so that other people's files are not ours, and the mark on our processes."""
+
+    def __init__(self) -> None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where people look for it
+        self.directory = Path(tempfile.mkdtemp(prefix="antifreeze-tests-"))
+        self.temp = self.directory / "tmp"
+        self.temp.mkdir()
+        os.environ["TMPDIR"] = tempfile.tempdir = str(self.temp)
+        self.usage = self.directory / "usage.jsonl"
+        os.environ[USAGE] = str(self.usage)
+        os.environ["ANTIFREEZE"] = "require"
+        self.mark = Mark()
+
+    def usage_records(self) -> list[dict[str, Any]]:
+        lines = self.usage.read_text().splitlines() if self.usage.exists() else []
+        return [json.loads(line) for line in lines]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fallback: the test may use torch's own iterator (ANTIFREEZE is not set)")
+    config.addinivalue_line("markers", f"deadline(seconds): the test fails after this time (default {DEADLINE_S})")
+    # torch warns when a loader has more workers than the machine has cores; that says nothing about a test
+    config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create:UserWarning")
+    config.stash[SESSION] = Session()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some workers are meant to crash
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    tempfile.tempdir = None
+    shutil.rmtree(config.stash[SESSION].directory, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    records = config.stash[SESSION].usage_records()
+    ours = Counter(record["stem"] for record in records if record["engine"] == "antifreeze")
+    fallen = Counter(record["reason"] for record in records if record["engine"] != "antifreeze")
+    terminalreporter.section("loaders")
+    stems = ", ".join(f"{count} {stem}" for stem, count in sorted(ours.items()))
+    terminalreporter.write_line(f"on our engine: {ours.total()} ({stems})")
+    terminalreporter.write_line(f"on torch's iterator: {fallen.total()}")
+    for reason, count in fallen.most_common():
+        terminalreporter.write_line(f"  {count} x {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def session(pytestconfig: pytest.Config) -> Session:
+    return pytestconfig.stash[SESSION]
+
+
+def assert_nothing_new(before: Snapshot, mark: Mark, *, has_failed: bool) -> None:
+    """Give things a moment to go away, then name what did not."""
+
+    def is_clean() -> bool:
+        if leftovers(before, mark):
+            gc.collect()
+        return not leftovers(before, mark)
+
+    if wait_until(is_clean, GRACE_S):
+        return
+    found = leftovers(before, mark)
+    left = new_processes(before, mark)
+    kill(left)
+    reap(left)
+    if not has_failed:  # the traceback of a failed test keeps its objects alive
+        pytest.fail("left behind by this test:\n  " + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_outlives_the_module(session: Session) -> Iterator[None]:
+    before = take()
+    yield
+    stop_base_process()
+    assert_nothing_new(before, session.mark, has_failed=False)
+
+
+@pytest.fixture(autouse=True)
+def nothing_outlives_the_test(request: pytest.FixtureRequest, session: Session) -> Iterator[None]:
+    before = take()
+    yield
+    assert_nothing_new(before, session.mark, has_failed=request.node.stash.get(FAILED, False))
+
+
+@pytest.fixture(autouse=True)
+def within_its_deadline(request: pytest.FixtureRequest, nothing_outlives_the_test: None) -> Iterator[None]:
+    """A hang becomes a failure with a stack, in seconds."""
+    marker = request.node.get_closest_marker("deadline")
+    seconds = marker.args[0] if marker else DEADLINE_S
+
+    def too_late(signum: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"the test did not end within {seconds} s")
+
+    previous = signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 10)  # again every 10 s, in case the clean-up hangs too
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(autouse=True)
+def no_fallback(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, nothing_outlives_the_test: None
+) -> None:
+    if request.node.get_closest_marker("fallback"):
+        monkeypatch.delenv("ANTIFREEZE", raising=False)
+    else:
+        monkeypatch.setenv("ANTIFREEZE", "require")
+
+
+@pytest.fixture
+def usage(session: Session) -> Callable[[], list[dict[str, Any]]]:
+    """The usage records written since the test began."""
+    count = len(session.usage_records())
+    return lambda: session.usage_records()[count:]
+
+
+@pytest.fixture
+def start_script(tmp_path: Path, nothing_outlives_the_test: None) -> Iterator[Callable[..., Script]]:
+    """Start a user's script in a session of its own: `start_script(text_or_path, *arguments)`."""
+    started: list[Script] = []
+
+    def start(
+        source: str | Path,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        via: str = "python",
+        wrapper: tuple[str, ...] = (),
+    ) -> Script:
+        path = source if isinstance(source, Path) else tmp_path / f"script_{len(started)}.py"
+        if isinstance(source, str):
+            path.write_text(selftest_text(source))
+        started.append(Script(path, arguments, environment=env or {}, via=via, wrapper=wrapper))
+        return started[-1]
+
+    yield start
+    for script in started:
+        script.end()
+
+
+@pytest.fixture
+def run_script(start_script: Callable[..., Script]) -> Callable[..., Ended]:
+    """Run a user's script to its end; no process of it may be left."""
+
+    def run(source: str | Path, *arguments: str, timeout: float = 20.0, **options: Any) -> Ended:
+        script = start_script(source, *arguments, **options)
+        ended = script.wait_exit(within_s=timeout)
+        script.assert_gone()
+        return ended
+
+    return run
+
+
+@pytest.fixture
+def not_for_torch() -> None:
+    """torch's own loader does not keep this promise, so the self-test of the suite skips it."""
+    if SELFTEST:
+        pytest.skip("not a promise of torch's loader")

@@ -1,0 +1,102 @@
+"""What a batch is made of arrives as torch delivers it: types, dtypes, strides, bits."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from drop_in import datasets
+from drop_in.datasets import Numbers, Pictures, Records
+from drop_in.harness import SELFTEST, Maker, Way, assert_same
+
+COLLATES = [
+    *(datasets.as_is, datasets.as_structure, datasets.as_none, datasets.as_large_array, datasets.as_dtypes),
+    *(datasets.as_layouts, datasets.as_aliases),
+]
+
+
+def test_everything_that_default_collate_knows_arrives_the_same(ours: Way) -> None:
+    assert_same(ours, lambda make: list(make(Records(11), batch_size=3)))
+
+
+def test_everything_that_default_convert_knows_arrives_the_same(ours: Way) -> None:
+    assert_same(ours, lambda make: list(make(Records(5), batch_size=None)))
+
+
+def test_samples_of_the_users_collate_function_arrive_as_they_are(ours: Way) -> None:
+    assert_same(ours, lambda make: list(make(Records(5), batch_size=2, collate_fn=datasets.as_is)))
+
+
+@pytest.mark.parametrize("collate", COLLATES, ids=lambda collate: collate.__name__)
+def test_what_a_collate_function_returns_arrives_the_same(ours: Way, collate: Callable[..., Any]) -> None:
+    assert_same(ours, lambda make: list(make(Numbers(7), batch_size=2, collate_fn=collate)))
+
+
+def test_large_batches_arrive_the_same(ours: Way) -> None:
+    assert_same(ours, lambda make: list(make(Pictures(20), batch_size=4)))
+
+
+def test_batches_of_very_different_size_arrive_the_same(ours: Way) -> None:
+    sizes = [1, 70_000, 3, 0, 1_000_000, 2, 300_000, 5]
+    dataset = [torch.full((size,), float(number)) for number, size in enumerate(sizes)]
+    assert_same(ours, lambda make: list(make(dataset, batch_size=None)))
+
+
+def test_tensors_over_one_memory_stay_tensors_over_one_memory(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        batch = next(iter(make(Numbers(3), collate_fn=datasets.as_aliases)))
+        batch["whole"].mul_(-1)
+        batch["label"].append(3)
+        return batch
+
+    assert_same(ours, case)
+
+
+def test_batches_may_be_changed_in_place(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        kept = []
+        for pictures, labels in make(Pictures(12), batch_size=3):
+            pictures.add_(1)
+            labels.mul_(10)
+            kept.append((pictures, labels))
+        return kept
+
+    assert_same(ours, case)
+
+
+def test_arrays_may_be_changed_in_place(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        kept = []
+        for batch in make(Numbers(6), collate_fn=datasets.as_large_array):
+            batch["array"] += 1
+            kept.append(batch["array"])
+        return kept
+
+    assert_same(ours, case)
+
+
+def test_a_numpy_view_of_a_batch_outlives_the_batch(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        return [pictures.numpy()[:, 0, 3] for pictures, _ in make(Pictures(30), batch_size=2)]
+
+    views = assert_same(ours, case)
+    assert all(isinstance(view, np.ndarray) for view in views)
+
+
+def test_kept_batches_are_not_overwritten(ours: Way) -> None:
+    kept = list(ours.make(Pictures(60), batch_size=2))
+    assert [pictures[:, 2, 63, 63].tolist() for pictures, _ in kept] == [[n, n + 1.0] for n in range(0, 60, 2)]
+
+
+def test_collate_functions_need_no_name(ours: Way) -> None:
+    scale = 3
+    assert_same(ours_only_if_it_crosses(ours), lambda make: list(make(Numbers(5), collate_fn=lambda x: [scale, *x])))
+
+
+def ours_only_if_it_crosses(way: Way) -> Way:
+    """torch itself cannot spawn with a lambda; in the self-test of the suite there is nothing to compare then."""
+    if way.context == "spawn" and SELFTEST:
+        pytest.skip("torch cannot send a lambda to a spawned worker")
+    return way

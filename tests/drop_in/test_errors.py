@@ -1,0 +1,96 @@
+"""Exceptions of user code arrive with torch's type and text, and iteration goes on as torch's does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from drop_in import datasets
+from drop_in.datasets import ERRORS, Numbers, Rejecting
+from drop_in.harness import Maker, Way, assert_same, outcome
+
+
+def outcomes(batches: Any) -> list[Any]:
+    """Every batch or error until the end of the epoch."""
+    seen = []
+    while not seen or seen[-1] != ("raised", (StopIteration, "", "")):
+        seen.append(outcome(lambda: next(batches)))
+        assert len(seen) < 100
+    return seen
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_an_error_of_the_dataset_has_torchs_type_and_text(
+    ours: Way, error: Callable[[int], BaseException], workers: int
+) -> None:
+    def case(make: Maker) -> Any:
+        dataset = Rejecting(12, bad=5, error=error)
+        return outcomes(iter(make(dataset, batch_size=2, num_workers=workers)))
+
+    seen = assert_same(ours, case)
+    assert [kind for kind, _ in seen] == ["value"] * 2 + ["raised"] + ["value"] * 3 + ["raised"]
+
+
+def test_the_text_of_an_error_names_worker_and_place(ours: Way) -> None:
+    batches = iter(ours.make(Rejecting(12, bad=3, error=datasets.value_error), batch_size=2))
+    next(batches)
+    with pytest.raises(ValueError) as caught:
+        next(batches)
+    text = str(caught.value)
+    assert text.startswith(
+        "Caught ValueError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
+    )
+    assert 'datasets.py", line' in text
+    assert "in __getitem__" in text
+    assert "raise self.error(index)" in text
+    assert text.rstrip().endswith("ValueError: cannot decode sample 3")
+
+
+def test_an_error_of_the_collate_function_has_torchs_type_and_text(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        return outcomes(iter(make(Numbers(12), batch_size=3, collate_fn=datasets.reject_batch)))
+
+    seen = assert_same(ours, case)
+    assert seen[1][1][0] is TypeError
+
+
+def test_samples_that_cannot_be_stacked_are_torchs_error(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        kind, raised = outcome(lambda: list(make([1, "two", None, 4], batch_size=4)))
+        return kind, raised[:2]
+
+    assert_same(ours, case)
+
+
+def test_an_error_of_worker_init_fn_is_raised_once_by_each_worker(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        batches = iter(make(Numbers(12), worker_init_fn=datasets.reject_worker))
+        return [outcome(lambda: next(batches)) for _ in range(2)]
+
+    seen = assert_same(ours, case)
+    assert seen[1][1][2] == "RuntimeError: worker 1 does not start"
+
+
+def test_every_sample_may_fail_and_every_failure_is_told(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        return outcomes(iter(make(Hopeless(6), batch_size=2)))
+
+    assert len(assert_same(ours, case)) == 4
+
+
+class Hopeless(Numbers):
+    def __getitem__(self, index: int) -> int:
+        raise NotImplementedError
+
+
+def test_an_index_out_of_range_is_torchs_error(ours: Way) -> None:
+    assert_same(ours, lambda make: outcomes(iter(make([1, 2, 3], batch_sampler=[[0], [7], [2]]))))
+
+
+def test_persistent_workers_survive_an_error_of_the_dataset(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        loader = make(Rejecting(8, bad=1, error=datasets.key_error), batch_size=2, persistent_workers=True)
+        return [outcomes(iter(loader)) for _ in range(3)]
+
+    assert_same(ours, case)

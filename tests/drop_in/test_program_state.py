@@ -1,0 +1,217 @@
+"""A worker sees the program as the trainer has set it up, whichever stem it comes from.
+
+One script changes every item of program state that people change, after the imports, and has a worker report what it
+sees. It exists with a main guard and without one, and runs unmodified under `antifreeze run`.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drop_in.harness import SELFTEST
+from user_scripts import Ended
+
+CONFIGURATION = '''
+"""A module of the user's, as projects have them: settings, a registry, classes with switches."""
+
+image_size = 32
+crop = (1, 2)
+palette = {"sky": "blue"}
+REGISTRY = {}
+
+
+def register(name):
+    def put(function):
+        REGISTRY[name] = function
+        return function
+    return put
+
+
+class Backbone:
+    depth = 18
+    options = {"norm": "batch"}
+'''
+
+EXTRA = "value = 'found through sys.path'\n"
+
+IMPORTS = """
+import json, logging, os, sys, warnings
+import torch
+from PIL import Image, ImageFile
+from torch.utils.data import DataLoader, Dataset
+
+import configuration
+
+
+class Report(Dataset):
+    def __init__(self, registered):
+        self.registered = registered
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return json.dumps(report(self.registered))
+
+
+def report(registered):
+    import extra_module
+
+    old_mask = os.umask(0)
+    os.umask(old_mask)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.warn("a matter of taste", FutureWarning)
+        warnings.warn("an old name", PendingDeprecationWarning)
+    return {
+        "truncated images": ImageFile.LOAD_TRUNCATED_IMAGES,
+        "largest image": Image.MAX_IMAGE_PIXELS,
+        "config global": configuration.image_size,
+        "config tuple": configuration.crop,
+        "config dict": configuration.palette,
+        "new config global": getattr(configuration, "batch_norm", None),
+        "default dtype": str(torch.get_default_dtype()),
+        "tensor made": str(torch.ones(1).dtype),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "grad": torch.is_grad_enabled(),
+        "logging level": logging.getLogger().getEffectiveLevel(),
+        "logger level": logging.getLogger("project.data").getEffectiveLevel(),
+        "sys.path": extra_module.value,
+        "environment": os.environ.get("PROJECT_MODE"),
+        "removed from the environment": os.environ.get("PROJECT_OLD"),
+        "working directory": os.getcwd(),
+        "registry": sorted(configuration.REGISTRY),
+        "registered function": registered is not None and registered(3),
+        "class attribute": configuration.Backbone.depth,
+        "class attribute dict": configuration.Backbone.options,
+        "main global": THRESHOLD,
+        "umask": old_mask,
+        "argv": sys.argv[1:],
+        "script": os.path.basename(sys.argv[0]),
+        "warnings": sorted(str(warning.message) for warning in caught),
+        "hash seed": hash("antifreeze"),
+        "recursion limit": sys.getrecursionlimit(),
+    }
+
+
+THRESHOLD = 0.5
+"""
+
+BODY = """
+    global THRESHOLD
+    THRESHOLD = 0.75
+    ImageFile.LOAD_TRUNCATED_IMAGES = True
+    Image.MAX_IMAGE_PIXELS = None
+    configuration.image_size = 224
+    configuration.crop = (5, 6)
+    configuration.palette["sea"] = "green"
+    configuration.batch_norm = False
+    torch.set_default_dtype(torch.float64)
+    torch.use_deterministic_algorithms(True)
+    logging.getLogger().setLevel(logging.ERROR)
+    logging.getLogger("project.data").setLevel(logging.DEBUG)
+    sys.path.insert(0, os.path.join(os.getcwd(), "elsewhere"))
+    os.environ["PROJECT_MODE"] = "fast"
+    del os.environ["PROJECT_OLD"]
+    os.chdir("elsewhere")
+    register = configuration.register("double")(double)
+    configuration.Backbone.depth = 50
+    configuration.Backbone.options["norm"] = "layer"
+    os.umask(0o027)
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    warnings.filterwarnings("always", category=PendingDeprecationWarning)
+    sys.setrecursionlimit(3210)
+    loader = DataLoader(Report(register), batch_size=None, num_workers=2, multiprocessing_context=sys.argv[1])
+    seen = list(loader)
+    print(json.dumps({"trainer": report(register), "workers": [json.loads(one) for one in seen]}))
+"""
+
+DOUBLE = """
+
+def double(number):
+    return 2 * number
+
+
+def main():
+"""
+
+GUARDED = IMPORTS + DOUBLE + BODY + "\n\nif __name__ == '__main__':\n    main()\n"
+UNGUARDED = IMPORTS + DOUBLE + BODY + "\n\nmain()\n"
+ITEMS = [
+    *("truncated images", "largest image", "config global", "config tuple", "config dict", "new config global"),
+    *("default dtype", "tensor made", "deterministic", "grad", "logging level", "logger level", "sys.path"),
+    *("environment", "removed from the environment", "working directory", "registry", "registered function"),
+    *("class attribute", "class attribute dict", "umask", "argv", "script", "warnings", "hash seed"),
+    *("recursion limit", "main global"),
+]
+CHANGED = {
+    "truncated images": True,
+    "largest image": None,
+    "config global": 224,
+    "config tuple": [5, 6],
+    "config dict": {"sky": "blue", "sea": "green"},
+    "new config global": False,
+    "default dtype": "torch.float64",
+    "sys.path": "found through sys.path",
+    "environment": "fast",
+    "removed from the environment": None,
+    "registry": ["double"],
+    "registered function": 6,
+    "class attribute": 50,
+    "class attribute dict": {"norm": "layer"},
+    "umask": 0o027,
+    "warnings": ["an old name"],
+    "main global": 0.75,
+}
+
+Reports = Callable[[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[tuple[str, str], dict[str, Any]]:
+    """The reports of scripts that have run: one run serves all items."""
+    return {}
+
+
+@pytest.fixture
+def reports(known: dict[tuple[str, str], Any], run_script: Callable[..., Ended], tmp_path: Path) -> Reports:
+    return partial(report_of, known, run_script, tmp_path)
+
+
+def report_of(
+    known: dict[tuple[str, str], Any], run_script: Callable[..., Ended], folder: Path, kind: str, context: str
+) -> dict[str, Any]:
+    if (kind, context) not in known:
+        known[kind, context] = AssertionError("the script did not run")
+        (folder / "elsewhere").mkdir()
+        (folder / "elsewhere" / "extra_module.py").write_text(EXTRA)
+        (folder / "configuration.py").write_text(CONFIGURATION)
+        script = GUARDED if kind == "guarded" else UNGUARDED
+        ended = run_script(script, context, "--lr=3", via="antifreeze", env={"PROJECT_OLD": "yes"})
+        known[kind, context] = json.loads(ended.stdout) if ended.returncode == 0 else AssertionError(f"{ended}")
+    if isinstance(known[kind, context], AssertionError):
+        raise known[kind, context]
+    return known[kind, context]
+
+
+@pytest.mark.parametrize("item", ITEMS)
+@pytest.mark.parametrize("context", ["fork", "spawn"], ids=["grown", "clean"])
+@pytest.mark.parametrize("kind", ["guarded", "unguarded"])
+def test_a_worker_sees_the_trainers(reports: Reports, kind: str, context: str, item: str) -> None:
+    if SELFTEST and context == "spawn":
+        pytest.skip("torch's spawned workers do not see the program's state")
+    report = reports(kind, context)
+    expected = report["trainer"][item]
+    assert CHANGED.get(item, expected) == expected, "the script does not change what it should"
+    assert [worker[item] for worker in report["workers"]] == [expected] * 4
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"], ids=["grown", "clean"])
+@pytest.mark.parametrize("kind", ["guarded", "unguarded"])
+def test_the_list_of_items_is_complete(reports: Reports, kind: str, context: str) -> None:
+    if SELFTEST and context == "spawn":
+        pytest.skip("torch's spawned workers do not see the program's state")
+    assert set(reports(kind, context)["trainer"]) == set(ITEMS)

@@ -1,0 +1,76 @@
+"""What user code finds in a worker."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from drop_in import datasets
+from drop_in.datasets import Numbers, Places
+from drop_in.harness import Maker, Way, assert_same
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_get_worker_info_says_what_torchs_says(ours: Way, workers: int) -> None:
+    def case(make: Maker) -> Any:
+        return list(make(Places(7), batch_size=2, num_workers=workers, collate_fn=datasets.as_is))
+
+    batches = assert_same(ours, case)
+    for number, batch in enumerate(batches):
+        for _, place in batch:
+            assert workers == 0 or (place["id"], place["dataset_is_this"]) == (number % workers, True)
+
+
+def test_there_is_no_worker_info_in_the_parent(ours: Way) -> None:
+    list(ours.make(Numbers(2)))
+    assert torch.utils.data.get_worker_info() is None
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_worker_init_fn_runs_once_in_each_worker_and_can_change_its_dataset(ours: Way, persistent: bool) -> None:
+    def case(make: Maker) -> Any:
+        dataset = Places(8)
+        options = {"worker_init_fn": datasets.leave_note, "persistent_workers": persistent}
+        loader = make(dataset, batch_size=1, collate_fn=datasets.as_is, **options)
+        return [list(loader) for _ in range(2)], hasattr(dataset, "note")
+
+    epochs, is_changed_in_the_parent = assert_same(ours, case)
+    assert epochs[0][1][0][1]["note"] == "initialised by worker 1"
+    assert not is_changed_in_the_parent
+
+
+def test_workers_look_like_processes_and_end_with_code_0(ours: Way) -> None:
+    batches = iter(ours.make(Numbers(8), batch_size=1, num_workers=2))
+    workers = batches._workers
+    assert [worker.is_alive() for worker in workers] == [True, True]
+    assert len({worker.pid for worker in workers}) == 2
+    assert [worker.daemon for worker in workers] == [True, True]
+    assert [worker.exitcode for worker in workers] == [None, None]
+    list(batches)
+    del batches
+    for worker in workers:
+        worker.join(5)
+    assert [worker.is_alive() for worker in workers] == [False, False]
+    assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+def test_workers_are_listed_by_their_number(ours: Way) -> None:
+    batches = iter(ours.make(datasets.Pids(4), batch_size=1, num_workers=2))
+    pids = [worker.pid for worker in batches._workers]
+    assert [int(batch) for batch in batches] == [*pids, *pids]
+
+
+def test_batch_k_comes_from_worker_k_mod_n_however_slow_it_is(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        batches = make(SlowFirstWorker(8), batch_size=1, num_workers=2, collate_fn=datasets.as_is)
+        return [batch[0][1]["id"] for batch in batches]
+
+    assert assert_same(ours, case) == [0, 1] * 4
+
+
+class SlowFirstWorker(Places):
+    def __getitem__(self, index: int) -> Any:
+        place = super().__getitem__(index)
+        if place[1]["id"] == 0:
+            torch.ones(2_000_000).sort()
+        return place

@@ -1,0 +1,70 @@
+"""`examples/articles/` runs the articles' own code: every line of it, in order, and nothing in between."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "articles"))
+
+from cells import EXAMPLES, Example
+from page import ARTICLES, CLAIMS
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES_FOLDER = ROOT / "examples" / "articles"
+ARTICLES_FOLDER = ROOT.parent / "shared" / "articles"
+ARTICLE_FILES = {
+    "freezing": "freezing-with-multiple-workers.md",
+    "runtime_errors": "runtime-errors-with-num-workers.md",
+}
+
+every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+with_the_articles = pytest.mark.skipif(not ARTICLES_FOLDER.exists(), reason="the articles themselves are not here")
+
+
+def kept_block(example: Example) -> str:
+    return (EXAMPLES_FOLDER / "blocks" / f"{example.name}.txt").read_text()
+
+
+def article_text(example: Example) -> str:
+    prefix = next(prefix for prefix in ARTICLES if example.name.startswith(prefix))
+    return (ARTICLES_FOLDER / ARTICLE_FILES[prefix]).read_text()
+
+
+@every_example
+def test_the_script_holds_the_block_as_it_is(example: Example) -> None:
+    _, begin, rest = example.script.read_text().partition("# --- from the article ---\n")
+    block, end, driver = rest.partition("# --- end ---\n")
+    assert begin and end and driver
+    assert block == kept_block(example)
+
+
+@every_example
+def test_the_script_outside_the_block_is_marked_as_ours(example: Example) -> None:
+    text = example.script.read_text()
+    before, after = text.split(kept_block(example))
+    assert "# --- driver, not in the article: " in before
+    assert "# --- driver, not in the article: " in after
+
+
+def test_every_script_and_every_block_is_an_example() -> None:
+    names = {example.name for example in EXAMPLES}
+    assert {path.stem for path in EXAMPLES_FOLDER.glob("*_[0-9]_*.py")} == names
+    assert {path.stem for path in (EXAMPLES_FOLDER / "blocks").iterdir()} == names
+
+
+@with_the_articles
+@pytest.mark.parametrize("prefix", ARTICLE_FILES)
+def test_the_blocks_are_those_of_the_article(prefix: str) -> None:
+    text = (ARTICLES_FOLDER / ARTICLE_FILES[prefix]).read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert blocks == [kept_block(example) for example in EXAMPLES if example.name.startswith(prefix)]
+
+
+@with_the_articles
+@every_example
+def test_the_page_quotes_the_article_word_for_word(example: Example) -> None:
+    text = article_text(example).replace("*", "")
+    for claim in CLAIMS[example.name]:
+        assert claim.words in text
