@@ -71,6 +71,8 @@ def main() -> int:
         f"torch {version('torch')}, Python {platform.python_version()}",
         flush=True,
     )
+    if os.getloadavg()[0] > 0.5:
+        print("others are using this machine: expect wide intervals and distrust a near miss", flush=True)
     results = []
     for workload in chosen:
         check_batches(workload, ours=ours, workers=options.workers)

@@ -117,8 +117,9 @@ def assert_nothing_new(before: Snapshot, mark: Mark, *, has_failed: bool) -> Non
         pytest.fail("left behind by this test:\n  " + "\n  ".join(found), pytrace=False)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def nothing_outlives_the_module(session: Session) -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def nothing_outlives_the_session(session: Session) -> Iterator[None]:
+    """The clean base process may: it belongs to the trainer, and costs seconds to start."""
     before = take()
     yield
     stop_base_process()

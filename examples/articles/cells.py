@@ -121,19 +121,13 @@ class Cell:
     @property
     def last_words(self) -> str:
         """The error in one line, and why if that stands elsewhere in its output."""
-        words = {
-            "error": last_error_line(self.ending.stderr),
-            "hang": "no error, no progress",
-            "slow": "still computing",
-        }
         if self.outcome == "ok":
             return ""
-        guard = (
-            " (in a worker: no main guard, “bootstrapping phase”)"
-            if "bootstrapping phase" in self.ending.stderr
-            else ""
-        )
-        return words[self.outcome] + guard
+        about_none = line_about_none(self.ending.stderr) if self.example.ends_in_error and self.delivered else ""
+        error = about_none or last_error_line(self.ending.stderr)
+        words = {"error": error, "hang": "no error, no progress", "slow": "still computing"}[self.outcome]
+        unguarded = "bootstrapping phase" in self.ending.stderr
+        return words + (" (in a worker: no main guard, “bootstrapping phase”)" if unguarded else "")
 
     @property
     def delivered(self) -> bool:
@@ -157,18 +151,26 @@ class Cell:
 def last_error_line(stderr: str) -> str:
     """The last line that looks like an exception's, without what changes from run to run."""
     lines = [line for line in stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*: \S", line)]
+    errors = [line for line in lines if re.match(r"(?:\w+\.)*[A-Z]\w*: \S", line)]
     line = (errors or lines or ["(nothing on stderr)"])[-1].strip()
     return re.sub(r"0x[0-9a-f]+", "0x…", re.sub(r"\b(pids?|pid\(s\)) \d+", r"\1 …", line))
 
 
 def named_none_sample(stderr: str) -> int | None:
     """The sample's index if the error says `None` and which sample it was; freezing_2 asks for 39, 38, … 30 first."""
+    index = re.search(r"\b(?:index|sample)\b[^\d\n]{0,20}\b(3\d)\b", message_of(stderr))
+    return int(index[1]) if index and line_about_none(stderr) else None
+
+
+def line_about_none(stderr: str) -> str:
+    """The line of the error that has the word None in it, or nothing."""
+    return next((line.strip() for line in message_of(stderr).splitlines() if re.search(r"\bNone\b", line)), "")
+
+
+def message_of(stderr: str) -> str:
+    """What the last exception says, without its stack: source that is quoted there has the word None in it, too."""
     report = re.split(r"^Traceback \(most recent call last\):$", stderr, flags=re.MULTILINE)[-1]
-    # Quoted source lines (indented by four or more) do not count: the article's own code contains the word None.
-    said = "\n".join(line for line in report.splitlines() if not re.match(r" {4,}|  File ", line))
-    index = re.search(r"\b(?:index|sample)\b[^\d\n]{0,20}\b(3\d)\b", said)
-    return int(index[1]) if index and re.search(r"\bNone\b", said) else None
+    return "\n".join(line for line in report.splitlines() if not re.match(r" {4,}|  File ", line))
 
 
 def run_cell(example: Example, column: Column, *, time_limit_s: float = TIME_LIMIT_S) -> Cell:

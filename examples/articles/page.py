@@ -143,7 +143,8 @@ def markdown(cells: Sequence[Cell]) -> str:
         "`examples/articles/` holds the examples with every line of the articles kept, and a marked driver around",
         "them that makes the files and the loader where the article has none, and compares every sample that arrives.",
         'No script has an `if __name__ == "__main__"` guard: the articles write none. The same files ran in all four',
-        "columns, with 4 workers.",
+        "columns, with 4 workers. Spawned workers of torch import the script again; where the guard is missing they start",
+        "over instead of loading, and say so with the words “bootstrapping phase”.",
         "",
         "| example | " + " | ".join(column.title for column in COLUMNS) + " |",
         "|---|" + "---|" * len(COLUMNS),
@@ -158,7 +159,8 @@ def markdown(cells: Sequence[Cell]) -> str:
     lines += ["", "Which engine the loaders of the antifreeze columns ran on (`ANTIFREEZE=require`), per `iter()`:", ""]
     for cell in cells:
         if cell.column.engine == "antifreeze":
-            lines.append(f"- `{cell.example.name}`, {cell.column.title}: {engine_text(cell)}")
+            faults = f"; **not right: {'; '.join(cell.faults)}**" if cell.faults else ""
+            lines.append(f"- `{cell.example.name}`, {cell.column.title}: {engine_text(cell)}{faults}")
     lines += ["", "## What the articles say about them, and what was seen", ""]
     lines += ["*Here* is the table above. *Earlier* are observations on stock torch 2.13.0 with Python 3.11 on Linux."]
     for example in EXAMPLES:
@@ -166,11 +168,16 @@ def markdown(cells: Sequence[Cell]) -> str:
         for claim in CLAIMS[example.name]:
             lines.append(f"> {claim.words}")
             lines.append("")
-            lines += [f"- Here: `{name}`, {title}: {cell_text(at[name, title])}." for name, title in claim.look_at]
+            lines += [seen_here(at[place]) for place in claim.look_at]
             lines += [f"- Earlier: {claim.earlier}"] if claim.earlier else []
             lines.append("")
         lines.pop()
     return "\n".join(lines) + "\n"
+
+
+def seen_here(cell: Cell) -> str:
+    words = f": `{cell.last_words}`" if cell.last_words else ""
+    return f"- Here: `{cell.example.name}`, {cell.column.title}: {cell_text(cell)}{words}"
 
 
 def article_of(example_name: str) -> str:

@@ -1,4 +1,4 @@
-"""A drop-in for PyTorch's DataLoader that does not freeze.
+"""A drop-in for PyTorch's DataLoader, for training that freezes or dies with num_workers > 0.
 
 Three ways in::
 

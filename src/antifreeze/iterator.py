@@ -7,6 +7,8 @@ engine does not carry a loader (yet): the reason is said once, or raised if `ANT
 from __future__ import annotations
 
 import multiprocessing
+import os
+import time
 from multiprocessing import context as contexts
 from typing import Any
 
@@ -18,7 +20,7 @@ from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.epoch import Epoch
-from antifreeze.engine.pool.pool import Pool, Worker
+from antifreeze.engine.pool.pool import STOP_DEADLINE_S, Pool, Worker
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, Fallback
 from antifreeze.observe import usage
@@ -37,6 +39,7 @@ class Iterator(_Stock):
     """One pass over the data (or several, if workers are kept), carried by our engine wherever that can be."""
 
     _epoch: Epoch | None = None
+    _is_stock = False
 
     def __init__(self, loader: Any) -> None:
         if mode() is Mode.OFF:
@@ -69,7 +72,11 @@ class Iterator(_Stock):
         window = loader.prefetch_factor * loader.num_workers
         stem = _grow(_recipe_of(loader, self._base_seed), _start_method(loader))
         self._stem_kind = stem.kind
-        pool = Pool(stem, workers=loader.num_workers)
+        try:
+            pool = Pool(stem, workers=loader.num_workers)
+        except BaseException:
+            stem.stop(deadline=time.monotonic() + STOP_DEADLINE_S)
+            raise
         self._workers: list[Worker] = pool.workers
         arena = Arena(window=window, budget_bytes=_budget_bytes())
         self._epoch = Epoch(pool, arena, workers=loader.num_workers, window=window)
@@ -87,6 +94,7 @@ class Iterator(_Stock):
 
     def _run_stock(self, loader: Any, reason: str) -> None:
         usage.record(engine="torch", stem=None, reason=reason)
+        self._is_stock = True
         super().__init__(loader)
 
     def __next__(self) -> Any:
@@ -112,15 +120,15 @@ class Iterator(_Stock):
             super()._reset(loader, first_iter)
             return
         _Base._reset(self, loader, first_iter)
-        self._epoch.begin(self._next_index)
+        # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
+        self._epoch.begin(self._sampler_iter.__next__)
 
     def _shutdown_workers(self) -> None:
-        if self._epoch is None:
-            if hasattr(self, "_shutdown"):  # else it never came to life
-                super()._shutdown_workers()
-            return
-        self._shutdown = True
-        self._epoch.close()
+        if self._is_stock:
+            super()._shutdown_workers()
+        elif self._epoch is not None:  # else it never came to life
+            self._shutdown = True
+            self._epoch.close()
 
     def __del__(self) -> None:
         self._shutdown_workers()
@@ -190,8 +198,6 @@ def _recipe_of(loader: Any, base_seed: int) -> Recipe:
 
 
 def _budget_bytes() -> int:
-    import os  # noqa: PLC0415
-
     ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
     return machine.available_memory() // BUDGET_SHARE // ranks
 

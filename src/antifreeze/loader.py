@@ -11,6 +11,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from antifreeze.errors import ConfigError
 from antifreeze.iterator import Iterator
+from antifreeze.settings import Mode, mode
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -75,7 +76,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         )
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        if self.num_workers == 0:
+        if self.num_workers == 0 or mode() is Mode.OFF:
             return super()._get_iterator()
         self.check_worker_number_rationality()
         return Iterator(self)

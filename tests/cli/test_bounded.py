@@ -39,4 +39,5 @@ def test_a_descendant_that_keeps_the_output_open_does_not_keep_us() -> None:
 
 def test_the_last_words_name_the_error() -> None:
     assert run("1 / 0").last_words == "ZeroDivisionError: division by zero"
+    assert run("raise ValueError('what\\n  where  here')").last_words == "ValueError: what"
     assert run("import sys; sys.exit(4)").last_words == "exit status 4, without a word"

@@ -4,6 +4,7 @@ A case is a function of a *maker* (`make(dataset, **options)` builds a loader). 
 states of generators, counts, outcomes. Both runs begin from the same seeds.
 """
 
+import copy
 import dataclasses
 import multiprocessing
 import os
@@ -23,6 +24,8 @@ import torch.utils.data
 
 SELFTEST = os.environ.get("DROP_IN_SELFTEST", "")
 """When set, 'ours' is torch's loader, so that the suite itself can be tested; `spawn` gives the clean way torch's spawn."""
+
+torch.set_num_threads(1)  # tests fork, and the thread pool of this process does not survive that
 
 TorchLoader = torch.utils.data.DataLoader
 started: list[Any] = []
@@ -129,7 +132,7 @@ def reference(test: str, case: Case) -> Any:
     expected = observe(TORCH, case)
     tidy_up()
     if test:
-        references[test] = expected
+        references[test] = copy.deepcopy(expected)  # torch's tensors hold a descriptor each
     return expected
 
 

@@ -16,7 +16,7 @@ from torch.utils.data.dataloader import (
 )
 
 from drop_in.datasets import Backwards, Numbers, PlainBatches
-from drop_in.harness import Maker, TorchLoader, Way, assert_same, our_class, outcome
+from drop_in.harness import Maker, TorchLoader, Way, assert_same, our_class, our_way, outcome
 from leftovers import wait_until
 
 
@@ -105,14 +105,14 @@ LENGTHS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", LENGTHS.values(), ids=LENGTHS.keys())
-def test_length_and_attributes_read_as_torchs(ours: Way, options: dict[str, Any]) -> None:
+def test_length_and_attributes_read_as_torchs(options: dict[str, Any]) -> None:
     def case(make: Maker) -> Any:
         loader = make(Numbers(10), **options)
         names = ("batch_size", "drop_last", "num_workers", "prefetch_factor", "timeout", "pin_memory", "_iterator")
         attributes = {name: getattr(loader, name) for name in (*names, "_auto_collation", "in_order")}
         return len(loader), len(iter(loader)), attributes, type(loader.sampler), type(loader.batch_sampler)
 
-    assert_same(ours, case)
+    assert_same(our_way("grown"), case)
 
 
 def test_contexts_read_back_as_contexts() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from drop_in import datasets
 from drop_in.datasets import ERRORS, Numbers, Rejecting
-from drop_in.harness import Maker, Way, assert_same, outcome
+from drop_in.harness import Maker, Way, assert_same, our_way, outcome
 
 
 def outcomes(batches: Any) -> list[Any]:
@@ -19,17 +19,21 @@ def outcomes(batches: Any) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
-def test_an_error_of_the_dataset_has_torchs_type_and_text(
-    ours: Way, error: Callable[[int], BaseException], workers: int
-) -> None:
+def test_an_error_of_the_dataset_has_torchs_type_and_text(ours: Way, error: Callable[[int], BaseException]) -> None:
     def case(make: Maker) -> Any:
-        dataset = Rejecting(12, bad=5, error=error)
-        return outcomes(iter(make(dataset, batch_size=2, num_workers=workers)))
+        return outcomes(iter(make(Rejecting(12, bad=5, error=error), batch_size=2)))
 
     seen = assert_same(ours, case)
     assert [kind for kind, _ in seen] == ["value"] * 2 + ["raised"] + ["value"] * 3 + ["raised"]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_an_error_without_workers_is_the_users_own(error: Callable[[int], BaseException]) -> None:
+    def case(make: Maker) -> Any:
+        return outcomes(iter(make(Rejecting(12, bad=5, error=error), batch_size=2, num_workers=0)))
+
+    assert_same(our_way("default"), case)
 
 
 def test_the_text_of_an_error_names_worker_and_place(ours: Way) -> None:

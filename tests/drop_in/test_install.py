@@ -1,14 +1,17 @@
 """`install()` and `antifreeze run` put the engine behind loaders that others build."""
 
 from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
 import torch.utils.data.dataloader as torch_module
 
 from drop_in.datasets import Augmented, Numbers
-from drop_in.harness import SELFTEST, TORCH, TorchLoader, Way, assert_identical, observe, tidy_up
+from drop_in.harness import SELFTEST, TORCH, TorchLoader, Way, assert_identical, observe, our_way, tidy_up
 from user_scripts import Ended
+
+Usage = Callable[[], list[dict[str, Any]]]
 
 pytestmark = pytest.mark.skipif(bool(SELFTEST), reason="there is nothing to install in the self-test")
 
@@ -32,9 +35,7 @@ def two_epochs(make: Callable[..., Any]) -> Any:
     return [list(loader) for _ in range(2)]
 
 
-def test_install_puts_the_engine_behind_torchs_class(
-    ours: Way, usage: Callable[[], list[dict[str, Any]]], request: pytest.FixtureRequest
-) -> None:
+def test_install_puts_the_engine_behind_torchs_class(ours: Way, usage: Usage, request: pytest.FixtureRequest) -> None:
     expected = observe(TORCH, two_epochs)
     tidy_up()
     request.getfixturevalue("installed")
@@ -109,7 +110,7 @@ if __name__ == "__main__":
 
 
 def test_a_script_under_antifreeze_run_is_itself_and_uses_the_engine(
-    run_script: Callable[..., Ended], usage: Callable[[], list[dict[str, Any]]]
+    run_script: Callable[..., Ended], usage: Usage
 ) -> None:
     ended = run_script(PROGRAM, "--epochs", "3", via="antifreeze")
     assert ended.returncode == 7, f"{ended}"
@@ -121,9 +122,7 @@ def test_a_script_under_antifreeze_run_is_itself_and_uses_the_engine(
     assert [(record["engine"], record["stem"]) for record in usage()] == [("antifreeze", "grown")] * 2
 
 
-def test_processes_that_a_script_launches_inherit_the_engine(
-    run_script: Callable[..., Ended], usage: Callable[[], list[dict[str, Any]]]
-) -> None:
+def test_processes_that_a_script_launches_inherit_the_engine(run_script: Callable[..., Ended], usage: Usage) -> None:
     ended = run_script(
         "import subprocess, sys\n"
         "inner = 'from torch.utils.data import DataLoader; print(len(list(DataLoader(range(4), num_workers=1))))'\n"
@@ -143,15 +142,12 @@ def test_an_error_under_antifreeze_run_shows_the_scripts_own_traceback(run_scrip
 
 
 @pytest.mark.fallback
-def test_antifreeze_0_switches_everything_off(run_script: Callable[..., Ended]) -> None:
-    script = (
-        "import torch.utils.data.dataloader as module\n"
-        "from antifreeze import DataLoader\n"
-        "batches = iter(DataLoader(range(3), num_workers=1))\n"
-        "assert type(batches).__module__.startswith('torch.'), type(batches)\n"
-        "print([int(batch) for batch in batches])\n"
-    )
-    assert run_script(script, env={"ANTIFREEZE": "0"}).check().stdout == "[0, 1, 2]\n"
+def test_antifreeze_0_switches_everything_off(usage: Usage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIFREEZE", "0")
+    batches = iter(our_way("grown").make(Numbers(3)))
+    assert isinstance(batches._workers[0], BaseProcess)
+    assert [int(batch) for batch in batches] == [0, 1, 2]
+    assert [record["engine"] for record in usage()] == ["torch"]
 
 
 @pytest.mark.deadline(40)

@@ -21,8 +21,9 @@ def watch(make: Maker, sampler: Watched, **options: Any) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize(("batch_size", "prefetch"), [(1, 2), (4, 1), (4, 5), (None, 2)])
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize(
+    ("batch_size", "prefetch", "persistent"), [(1, 2, False), (4, 1, True), (4, 5, False), (None, 2, True)]
+)
 def test_indices_are_taken_when_torch_takes_them(
     ours: Way, batch_size: int | None, prefetch: int, persistent: bool
 ) -> None:

@@ -10,7 +10,7 @@ from drop_in.datasets import Backwards, Bulk, Eager, Lazy, Numbers, PlainBatches
 from drop_in.harness import Maker, Way, assert_same, our_way
 
 
-def epochs_of(options: dict[str, Any], dataset: Any, epochs: int = 2) -> Any:
+def epochs_of(options: dict[str, Any], dataset: Any, epochs: int = 1) -> Any:
     """A case: all batches of several epochs of one loader."""
 
     def case(make: Maker) -> Any:
@@ -49,7 +49,7 @@ ORDERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS.keys())
 def test_every_order_is_torchs(ours: Way, options: dict[str, Any]) -> None:
-    batches = assert_same(ours, epochs_of(options, Numbers(13)))
+    batches = assert_same(ours, epochs_of(options, Numbers(13), epochs=2 if options.get("shuffle") else 1))
     assert batches[0], "the case shows nothing"
 
 
@@ -65,11 +65,11 @@ def test_prefetching_changes_no_batch(ours: Way, prefetch: int) -> None:
 
 def test_fewer_batches_than_workers_are_delivered(ours: Way) -> None:
     batches = assert_same(ours, epochs_of({"batch_size": 8, "num_workers": 3}, Numbers(10)))
-    assert [len(epoch) for epoch in batches] == [2, 2]
+    assert len(batches[0]) == 2
 
 
 def test_an_empty_dataset_gives_no_batch(ours: Way) -> None:
-    assert assert_same(ours, epochs_of({"batch_size": 2}, Numbers(0))) == [[], []]
+    assert assert_same(ours, epochs_of({"batch_size": 2}, Numbers(0))) == [[]]
 
 
 def test_a_dataset_may_load_whole_batches(ours: Way) -> None:
@@ -99,7 +99,7 @@ def test_torchs_concatenations_load(ours: Way) -> None:
 
 
 def test_a_long_epoch_keeps_its_order(ours: Way) -> None:
-    batches = assert_same(ours, epochs_of({"batch_size": 2, "shuffle": True, "num_workers": 3}, Numbers(401), 1))
+    batches = assert_same(ours, epochs_of({"batch_size": 2, "shuffle": True, "num_workers": 3}, Numbers(401)))
     assert len(batches[0]) == 201
 
 

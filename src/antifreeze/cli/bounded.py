@@ -30,9 +30,9 @@ class Outcome:
 
     @property
     def last_words(self) -> str:
-        """The line that names the error."""
-        lines = [line for line in self.stderr.splitlines() if line.strip()]
-        return lines[-1].strip() if lines else f"exit status {self.exit_status}, without a word"
+        """The line that names the error: what surrounds it in a traceback is indented."""
+        lines = [line for line in self.stderr.splitlines() if line.strip() and not line[0].isspace()]
+        return lines[-1] if lines else f"exit status {self.exit_status}, without a word"
 
 
 def run_bounded(command: Sequence[str], *, timeout_s: float, environ: Mapping[str, str]) -> Outcome:

@@ -36,7 +36,6 @@ ARTICLE_SAMPLES = 100
 class Engine:
     """One of the two that are compared."""
 
-    name: str
     command: tuple[str, ...]
     mode: str
     """Value of ANTIFREEZE: ours must not quietly be torch's, and torch's must not be ours."""
@@ -47,8 +46,8 @@ class Engine:
         )
 
 
-TORCH = Engine("torch", (sys.executable,), mode="0")
-OURS = Engine("antifreeze", (sys.executable, "-m", "antifreeze", "run"), mode="require")
+TORCH = Engine((sys.executable,), mode="0")
+OURS = Engine((sys.executable, "-m", "antifreeze", "run"), mode="require")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,14 +58,20 @@ def execute(_arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     console = Console(highlight=False)
-    wrong = [*show_article_on_torch(console), *show_article_on_ours(console), *show_side_by_side(console)]
-    if wrong:
-        console.print("[bold red]this demo did not hold:")
-        for claim in wrong:
-            console.print(f"  {claim}", markup=False, soft_wrap=True)
+    failures = 0
+    for show in (show_article_on_torch, show_article_on_ours, show_side_by_side):
+        for wrong in show(console):
+            say(console, f"✗ {wrong}", style="bold red")
+            failures += 1
+        console.print()
+    if failures:
+        console.print(f"this demo failed: {failures} of its claims did not hold, see ✗", style="bold red")
         return 1
-    console.print(LAST_LINE, style="bold", soft_wrap=True)
+    console.print(LAST_LINE, style="bold")
     return 0
+
+
+# Each part shows one thing and returns what was not as it should be, in words.
 
 
 def show_article_on_torch(console: Console) -> list[str]:
@@ -79,7 +84,7 @@ def show_article_on_torch(console: Console) -> list[str]:
     if outcome.exit_status == 0:
         return ["torch was expected to fail on the article's example with spawn, and did not"]
     if outcome.exit_status is None:
-        say(console, f"still hanging after {outcome.seconds:.0f} s: stopped", style="red")
+        say(console, f"not a batch within {outcome.seconds:.0f} s: stopped", style="red")
     else:
         say(console, outcome.last_words, style="red")
         say(console, f"failed after {outcome.seconds:.1f} s", style="red")
@@ -126,7 +131,6 @@ def show_side_by_side(console: Console) -> list[str]:
             "identical" if is_identical else "DIFFERENT",
         )
     console.print(table)
-    console.print()
     return wrong
 
 
@@ -148,7 +152,7 @@ def cells(result: dict[str, Any]) -> list[str]:
 
 
 def headline(console: Console, text: str) -> None:
-    console.print(f"\n[bold]{text}")
+    console.print(text, style="bold")
 
 
 def say(console: Console, text: str, *, style: str | None = None) -> None:

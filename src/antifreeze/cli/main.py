@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="antifreeze",
-        description="A drop-in for PyTorch's DataLoader that does not freeze.",
+        description="A drop-in for PyTorch's DataLoader, for training that freezes or dies with num_workers > 0.",
         epilog=START_HERE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,12 @@ def interpreter_flags() -> list[str]:
 def with_hook(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment in which Python, and every Python started from it, runs our sitecustomize."""
     others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(BOOTSTRAP)]
-    return {**environ, "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others])}
+    return {
+        # Workers of a clean stem must hash as the script does, or sets of strings have another order there.
+        "PYTHONHASHSEED": str(secrets.randbits(32) or 1),
+        **environ,
+        "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others]),
+    }
 
 
 def become(command: list[str], *, environ: Mapping[str, str]) -> NoReturn:

@@ -6,6 +6,7 @@ An `Epoch` serves one iterator: one pass over the data, or several when its work
 
 from __future__ import annotations
 
+import functools
 import signal
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.pool.pool import Heard, Lost, Pool, StemSaid
 from antifreeze.engine.wire.messages import Failed, Filled, Settled, Unfit, Work
-from antifreeze.errors import AntifreezeError, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
+from antifreeze.errors import InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 from antifreeze.observe.say import say_once
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
@@ -53,7 +54,7 @@ class Epoch:
         self._delivery: Delivery[Outcome] = Delivery()
         self._leases: dict[TicketNo, SlotNo | None] = {}
         self._window = window
-        self._failure: AntifreezeError | None = None
+        self._failure: Callable[[], Exception] | None = None
 
     def begin(self, next_index: Callable[[], Any]) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made."""
@@ -100,7 +101,7 @@ class Epoch:
     def _hear_from(self, expected: WorkerNo) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure()
         heard = self._pool.try_receive(expected)
         if heard is not None:
             self._receive(heard)
@@ -115,7 +116,7 @@ class Epoch:
                     for difference in differing:
                         say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
                 case StemSaid(Unfit(error)):
-                    self._raise(self._load_error(error), note=None)
+                    self._fail(lambda raw=error: self._load_error(raw))
 
     def _receive(self, heard: Heard) -> None:
         message = heard.message
@@ -165,46 +166,49 @@ class Epoch:
             return self._arena.open(outcome.slot, outcome.parcel, self._pool.stem.find)
         ticket = arrival.ticket
         pid = self._pool.workers[ticket.worker].known_pid
-        note = f"antifreeze: worker {ticket.worker} (pid {pid}), batch {ticket.batch}, {_indices(ticket)}"
-        self._raise(self._load_error(outcome.error), note=note)
+        error = self._load_error(outcome.error)
+        error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), batch {ticket.batch}, {_indices(ticket)}")
+        raise error
 
-    def _load_error(self, raw: bytes) -> ExceptionWrapper | Exception:
+    def _load_error(self, raw: bytes) -> Exception:
         try:
-            return results.load(raw, self._pool.stem.find)  # type: ignore[no-any-return]
-        except Exception as error:  # of a user's exception class: whatever it does when it is rebuilt
-            return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(error))
+            error = results.load(raw, self._pool.stem.find)
+        except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
+            return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
+        return _unwrap(error) if isinstance(error, ExceptionWrapper) else error  # type: ignore[no-any-return]
 
-    def _raise(self, error: ExceptionWrapper | Exception, *, note: str | None) -> NoReturn:
-        try:
-            if isinstance(error, ExceptionWrapper):
-                error.reraise()
-            raise error
-        except Exception as raised:
-            if note:
-                raised.add_note(note)
-            raise
-
-    def _fail(self, failure: WorkerLost) -> NoReturn:
-        """A worker is lost: the work it had is not done, so nothing that would come after it is given out."""
-        self._failure = failure
+    def _fail(self, failure: Callable[[], Exception]) -> NoReturn:
+        """Work is lost with no way to get it done: nothing that would come after it is given out."""
+        self._failure = failure  # not the error itself: with its traceback it would hold this epoch
         self._pool.stop()
-        raise failure
+        raise failure()
 
-    def _loss(self, lost: Lost) -> WorkerLost:
+    def _loss(self, lost: Lost) -> Callable[[], WorkerLost]:
         had = next((ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker), None)
-        facts = {
-            "where": f"worker {lost.worker}" + (f", batch {had.batch}, {_indices(had)}" if had else ", between batches"),
-            "worker": int(lost.worker),
-            "pid": lost.pid or -1,
-            "exitcode": lost.exitcode,
-            "batch": had.batch if had else None,
-        }
-        return _describe(lost)(_what(lost), **facts)  # type: ignore[arg-type]
+        doing = f"batch {had.batch}, {_indices(had)}" if had else "between batches"
+        return functools.partial(
+            _kind_of(lost),
+            _what(lost),
+            where=f"worker {lost.worker}, {doing}",
+            worker=int(lost.worker),
+            pid=lost.pid or -1,
+            exitcode=lost.exitcode,
+            batch=had.batch if had else None,
+        )
 
 
-def _describe(lost: Lost) -> type[WorkerLost]:
-    by_signal = lost.exitcode is not None and lost.exitcode < 0
-    return WorkerKilled if by_signal and -(lost.exitcode or 0) not in _OWN_FAULT else WorkerCrashed
+def _unwrap(wrapper: ExceptionWrapper) -> Exception:
+    """The exception that torch would raise: its type, with torch's message."""
+    try:
+        wrapper.reraise()
+    except Exception as error:  # this is what it is for
+        return error.with_traceback(None)
+    raise InternalError("torch's ExceptionWrapper did not raise")
+
+
+def _kind_of(lost: Lost) -> type[WorkerLost]:
+    killed = lost.exitcode is not None and lost.exitcode < 0 and -lost.exitcode not in _OWN_FAULT
+    return WorkerKilled if killed else WorkerCrashed
 
 
 def _what(lost: Lost) -> str:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from antifreeze.engine.arena.layout import Parcel
-from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
-from antifreeze.engine.arena.views import Owner, read_batch
+from antifreeze.engine.arena.views import read_batch
 from antifreeze.engine.numbers import SlotNo, WorkerNo
 
 # A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.

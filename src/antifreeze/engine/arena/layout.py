@@ -1,17 +1,21 @@
 """How a batch lies in a slot, and the worker's side of it: writing.
 
-    | tensors and arrays, each at a multiple of 64 bytes | pickle of the structure | table of out-of-band buffers |
+    | regions: the bytes of tensors and arrays, each at a multiple of 64 | pickle of the structure | table of regions |
 
-The structure is pickled with protocol 5; in place of the bytes of a tensor it has a call of `tensor_at` with the place
-where they lie. Nothing large is ever inside the pickle. Offsets are given out while pickling, and the bytes are copied
-afterwards, when it is known whether the batch fits; a tensor that was collated straight into the slot stays where it is.
+The structure is pickled with protocol 5; in place of the bytes of a tensor it has a call of `tensor_at` that names a
+region. There is one region per storage, as large as what the tensors of the batch use of it: so tensors that shared
+memory share it again on the other side, and a view into a large dataset does not carry the dataset along. Nothing large
+is ever inside the pickle. Regions get their place when the whole batch is known; one that was collated straight into
+the slot stays where it is.
 """
 
 from __future__ import annotations
 
+import array
 import copyreg
 import io
 import pickle
+import sys
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,17 +37,19 @@ DTYPES: tuple[torch.dtype, ...] = tuple(
 _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 
 
-def tensor_at(code: int, offset: int, length: int, *shape: int) -> NoReturn:
+def tensor_at(code: int, region: int, start: int, length: int, *shape: int) -> NoReturn:
     """A dense tensor: stands in the pickle; the reader puts its own method in its place."""
     raise NotImplementedError
 
 
-def strided_at(code: int, offset: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> NoReturn:
+def strided_at(
+    code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> NoReturn:
     """A strided tensor: stands in the pickle; the reader puts its own method in its place."""
     raise NotImplementedError
 
 
-def storage_at(offset: int, length: int) -> NoReturn:
+def storage_at(region: int, length: int) -> NoReturn:
     """A storage: stands in the pickle; the reader puts its own method in its place."""
     raise NotImplementedError
 
@@ -55,11 +61,23 @@ def typed_storage(storage: torch.UntypedStorage, dtype: torch.dtype) -> torch.Ty
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Where the structure of a batch lies in its slot."""
+    """Where the structure of a batch lies in its slot, and the table of its regions behind it."""
 
     offset: int
     structure_bytes: int
     table_bytes: int
+
+
+class _Region:
+    """The part of one storage that a batch uses; addresses are this process's."""
+
+    __slots__ = ("base", "high", "keep_alive", "low", "number")
+
+    def __init__(self, number: int, base: int, keep_alive: Any) -> None:
+        self.number = number
+        self.base = base
+        self.low, self.high = sys.maxsize, 0
+        self.keep_alive = keep_alive
 
 
 def _with_reducers(
@@ -82,7 +100,6 @@ class SlotWriter:
         self._fallback = _with_reducers(fallback_pickler, reducers, fallback_pickler.dispatch_table)
         self._pickler = self._plain
         self._segment: Segment | None = None
-        self._low = self._high = 0
         self._used = 0
         self._largest = 0
         self._reset()
@@ -92,7 +109,6 @@ class SlotWriter:
         if segment is None and self._largest:
             segment = memory.create(self._largest)
         self._segment = segment
-        self._low, self._high = (segment.address, segment.address + segment.size) if segment else (0, 0)
         self._used = 0
         self._reset()
 
@@ -108,22 +124,37 @@ class SlotWriter:
     def write(self, batch: Any) -> tuple[Segment, Parcel]:
         """Put the batch into the slot; the segment returned is another one than was given if it did not fit."""
         structure = self._pickle(batch)
-        table = pickle.dumps(self._buffers_at, 5) if self._buffers_at else b""
+        table, copies = self._place_regions()
         needed = self._used + len(structure) + len(table)
         target = self._segment if self._segment and needed <= self._segment.size else self._larger(needed)
-        for offset, address, length, _ in self._copies:
+        for offset, address, length in copies:
             target.copy_in(offset, address, length)
-        parcel = Parcel(self._used, len(structure), len(table))
         target.write(self._used, structure + table)
+        parcel = Parcel(self._used, len(structure), len(table))
         self._segment = None
         self._reset()
         return target, parcel
 
     def _reset(self) -> None:
-        self._copies: list[tuple[int, int, int, Any]] = []
-        self._buffers_at: list[tuple[int, int]] = []
-        self._places: dict[tuple[int, int], int] = {}
+        self._regions: dict[int, _Region] = {}
+        self._buffers: list[int] = []
         self._storages: dict[int, torch.UntypedStorage] = {}
+
+    def _place_regions(self) -> tuple[bytes, list[tuple[int, int, int]]]:
+        """The table of regions, and what has to be copied where: (offset, address, length)."""
+        table = array.array("q", (len(self._regions),))
+        copies = []
+        low, high = (self._segment.address, self._segment.address + self._segment.size) if self._segment else (0, 0)
+        for region in self._regions.values():
+            length = region.high - region.low
+            if low <= region.low < high:
+                offset = region.low - low
+            else:
+                offset = self._place(length)
+                copies.append((offset, region.low, length))
+            table.extend((offset, region.low - region.base, length))
+        table.extend(self._buffers)
+        return table.tobytes(), copies
 
     def _larger(self, needed: int) -> Segment:
         self._largest = max(self._largest, needed + needed // SLACK)
@@ -155,25 +186,23 @@ class SlotWriter:
         self._used = (offset + length + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         return offset
 
-    def _put(self, address: int, length: int, keep_alive: Any) -> int:
-        """The offset at which these bytes of this process will lie."""
-        if self._low <= address < self._high:
-            return address - self._low
-        offset = self._places.get((address, length))
-        if offset is None:
-            offset = self._places[address, length] = self._place(length)
-            self._copies.append((offset, address, length, keep_alive))
-        return offset
+    def _use(self, base: int, address: int, length: int, keep_alive: Any) -> _Region:
+        """The region of the storage at `base`, grown to hold these bytes too."""
+        region = self._regions.get(base)
+        if region is None:
+            region = self._regions[base] = _Region(len(self._regions), base, keep_alive)
+        region.low = min(region.low, address)
+        region.high = max(region.high, address + length)
+        return region
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
         """Out-of-band buffers of arrays and of user classes."""
         raw = buffer.raw()
-        if raw.nbytes == 0:
-            return True
-        array = torch.frombuffer(raw, dtype=torch.uint8) if not raw.readonly else None
-        if array is None:
-            return True  # read-only memory: stays in the pickle, which keeps it read-only on the other side
-        self._buffers_at.append((self._put(array.data_ptr(), raw.nbytes, array), raw.nbytes))
+        if raw.nbytes == 0 or raw.readonly:
+            return True  # stays in the pickle, which keeps read-only memory read-only on the other side
+        bytes_ = torch.frombuffer(raw, dtype=torch.uint8)
+        address = bytes_.data_ptr()
+        self._buffers.append(self._use(address, address, raw.nbytes, bytes_).number)
         return False
 
     def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
@@ -189,24 +218,30 @@ class SlotWriter:
             return tensor.__reduce_ex__(5)
         shape = tensor.shape
         code = _CODE[tensor.dtype]
+        if not tensor.nbytes:
+            return tensor_at, (code, 0, 0, 0, *shape)
+        address = tensor.data_ptr()
+        base = tensor.untyped_storage().data_ptr()
         if tensor.is_contiguous():
             length = tensor.nbytes
-            offset = self._put(tensor.data_ptr(), length, tensor) if length else 0
-            return tensor_at, (code, offset, length, *shape)
+            region = self._use(base, address, length, tensor)
+            return tensor_at, (code, region.number, address - base, length, *shape)
         strides = tensor.stride()
-        span = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-        length = span * tensor.element_size()
-        offset = self._put(tensor.data_ptr(), length, tensor)
-        return strided_at, (code, offset, length, tuple(shape), strides)
+        length = tensor.element_size() * (1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)))
+        region = self._use(base, address, length, tensor)
+        return strided_at, (code, region.number, address - base, length, tuple(shape), strides)
 
     def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
-        if storage.device.type != "cpu":
-            return storage.__reduce_ex__(5)
         length = storage.nbytes()
-        return storage_at, (self._put(storage.data_ptr(), length, storage) if length else 0, length)
+        if not length:
+            return storage_at, (0, 0)
+        base = storage.data_ptr()
+        return storage_at, (self._use(base, base, length, storage).number, length)
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage
+        if untyped.device.type != "cpu":
+            return storage.__reduce_ex__(5)
         # Every tensor wraps its storage anew; pickle must see one object per storage to keep tensors on it together.
-        untyped = self._storages.setdefault(untyped.data_ptr(), untyped) if untyped.nbytes() else untyped
+        untyped = self._storages.setdefault(untyped._cdata, untyped)
         return typed_storage, (untyped, storage.dtype)

@@ -2,56 +2,88 @@
 
 A segment has no name anywhere (so nothing can be left behind), does not depend on the size of `/dev/shm`, and is
 reserved when it is made: a machine without memory says so here, and never by a bus error later.
-The mapping lives as long as any object that points into it; nobody unmaps by hand.
+
+A mapping lives exactly as long as any object that points into it, and holds no descriptor: Python's own `mmap` keeps a
+duplicate of one (before 3.13), so that batches a user keeps would use up the descriptors of the program.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import mmap
 import os
-import sys
 import tempfile
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from antifreeze import machine
 from antifreeze.errors import ArenaError
 
 # Slots are made of whole chunks, so that batches that differ by a few bytes fit the same slot.
 CHUNK = 64 << 10
-# Python keeps a duplicate of the descriptor inside every mmap unless told not to (3.13 and later).
-_MAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+
+Owner = ctypes.Array[ctypes.c_char]
+"""An object that exposes mapped memory and keeps it mapped."""
+
+
+class _Mapping:
+    """Mapped memory, unmapped when nothing refers to it any more."""
+
+    __slots__ = ("_unmap", "address", "size")
+
+    def __init__(self, fd: int, size: int, flags: int) -> None:
+        libc = _libc()
+        address = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self.address: int = address
+        self.size = size
+        self._unmap = libc.munmap  # modules may be gone when the interpreter ends
+
+    def __del__(self) -> None:
+        if hasattr(self, "_unmap"):
+            self._unmap(self.address, self.size)
+
+    def owner(self) -> Owner:
+        owner = _owner_type(self.size).from_address(self.address)
+        owner.mapping = self
+        return cast("Owner", owner)
 
 
 class Segment:
     """A stretch of shared memory, mapped into this process."""
 
-    __slots__ = ("_map", "_owner_type", "address", "fd", "size")
+    __slots__ = ("_mapping", "address", "fd", "size")
 
     def __init__(self, fd: int, size: int) -> None:
+        self._mapping = _Mapping(fd, size, mmap.MAP_SHARED)
+        self.address = self._mapping.address
         self.fd = fd
         self.size = size
-        self._map = mmap.mmap(fd, size, **_MAP_OPTIONS)
-        self._owner_type = ctypes.c_char * size
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
-    def owner(self) -> ctypes.Array[ctypes.c_char]:
+    def owner(self) -> Owner:
         """A new object that exposes the whole memory and that everything made from it keeps alive.
 
         Tensors, arrays and memoryviews hold the object that gave them the buffer; when the last of them is gone, so is
         this one, and a weak reference to it tells.
         """
-        return self._owner_type.from_buffer(self._map)
+        return self._mapping.owner()
 
-    def read(self, offset: int, length: int) -> memoryview:
-        """A passing look at some bytes; not to be kept."""
-        return memoryview(self._map)[offset : offset + length]
+    def read(self, offset: int, length: int) -> bytes:
+        """A copy of some bytes."""
+        return ctypes.string_at(self.address + offset, length)
 
-    def write(self, offset: int, content: bytes | memoryview) -> None:
+    def copy_out(self, offset: int, length: int) -> bytearray:
+        """Some bytes in ordinary memory of their own."""
+        copy = bytearray(length)
+        ctypes.memmove(ctypes.addressof(ctypes.c_char.from_buffer(copy)), self.address + offset, length)
+        return copy
+
+    def write(self, offset: int, content: bytes) -> None:
         """Copy some bytes in."""
-        self._map[offset : offset + len(content)] = content  # type: ignore[assignment]
+        ctypes.memmove(self.address + offset, content, len(content))
 
     def copy_in(self, offset: int, address: int, length: int) -> None:
         """Copy raw memory of this process in."""
@@ -118,21 +150,42 @@ def read_all(fd: int) -> bytes:
         os.close(fd)
 
 
-def map_private(fd: int) -> mmap.mmap:
+def map_private(fd: int) -> memoryview:
     """Map a whole descriptor copy-on-write, and close it: pages are shared until somebody writes into them."""
     try:
-        return mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, **_MAP_OPTIONS)
+        return memoryview(_Mapping(fd, os.fstat(fd).st_size, mmap.MAP_PRIVATE).owner()).cast("B")
     finally:
         os.close(fd)
+
+
+@functools.cache
+def _owner_type(size: int) -> Any:
+    # A class of our own, for its instances can hold the mapping; sizes are multiples of CHUNK, so there are few.
+    return type("SlotMemory", (ctypes.c_char * size,), {})
+
+
+@functools.cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_long,
+    )
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    return libc
 
 
 def _memfd_create(name: str) -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     # Some builds of Python (uv's, conda's) were made against a C library that lacks it; the running one may have it.
-    libc = ctypes.CDLL(None, use_errno=True)
     try:
-        fd: int = libc.memfd_create(name.encode(), 1)
+        fd: int = _libc().memfd_create(name.encode(), 1)
     except AttributeError:
         raise OSError(errno.ENOSYS, "no memfd_create in the C library") from None
     if fd < 0:

@@ -6,43 +6,36 @@ slot's memory without a copy, if the arena lends it. Everything that points into
 
 from __future__ import annotations
 
-import ctypes
+import array
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from antifreeze.engine.arena.layout import DTYPES, Parcel
-from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.segment import Owner, Segment
 
 # Seen: labels of 3 KB that a user kept held 384 MB of slots. Copying 64 KiB costs about 5 µs.
 COPY_BELOW = 64 << 10
 
 _LAYOUT = "antifreeze.engine.arena.layout"
 
-Owner = ctypes.Array[ctypes.c_char]
-
 
 def read_batch(
     segment: Segment, parcel: Parcel, *, lend: Callable[[], Owner | None], find: Callable[[int], Any]
 ) -> Any:
     """The batch that a parcel describes; `find` gives the trainer's object of a number in it."""
-    memory = _SlotMemory(segment, lend)
+    table = array.array("q", segment.read(parcel.offset + parcel.structure_bytes, parcel.table_bytes))
+    memory = _SlotMemory(segment, table, lend)
     structure = io.BytesIO(segment.read(parcel.offset, parcel.structure_bytes))
-    buffers = None
-    if parcel.table_bytes:
-        table = segment.read(parcel.offset + parcel.structure_bytes, parcel.table_bytes)
-        buffers = map(memory.bytes_at, pickle.loads(table))
-    return _BatchUnpickler(structure, buffers, memory, find).load()
+    return _BatchUnpickler(structure, memory, find).load()
 
 
 class _BatchUnpickler(pickle.Unpickler):
-    def __init__(
-        self, structure: io.BytesIO, buffers: Any, memory: _SlotMemory, find: Callable[[int], Any]
-    ) -> None:
-        super().__init__(structure, buffers=buffers)
+    def __init__(self, structure: io.BytesIO, memory: _SlotMemory, find: Callable[[int], Any]) -> None:
+        super().__init__(structure, buffers=memory.buffers())
         self._memory = memory
         self._find = find
 
@@ -61,48 +54,57 @@ class _BatchUnpickler(pickle.Unpickler):
 
 
 class _SlotMemory:
-    """The bytes of one slot, lent or copied."""
+    """The regions of one slot, lent or copied."""
 
-    def __init__(self, segment: Segment, lend: Callable[[], Owner | None]) -> None:
+    def __init__(self, segment: Segment, table: array.array[int], lend: Callable[[], Owner | None]) -> None:
         self._segment = segment
+        self._table = table
         self._lend: Callable[[], Owner | None] | None = lend
         self._owner: Owner | None = None
         self._copied: dict[int, bytearray] = {}
 
-    def bytes_at(self, place: tuple[int, int]) -> memoryview:
-        """Some bytes, as an out-of-band buffer of pickle."""
-        buffer, start = self._place(*place)
-        return memoryview(buffer).cast("B")[start : start + place[1]]
+    def buffers(self) -> Iterator[memoryview] | None:
+        """The out-of-band buffers of the pickle, in its order."""
+        regions = self._table[1 + 3 * self._table[0] :]
+        return map(self._bytes_of, regions) if regions else None
 
-    def tensor_at(self, code: int, offset: int, length: int, *shape: int) -> torch.Tensor:
+    def tensor_at(self, code: int, region: int, start: int, length: int, *shape: int) -> torch.Tensor:
         """A dense tensor."""
         dtype = DTYPES[code]
         if not length:
             return torch.empty(shape, dtype=dtype)
-        buffer, start = self._place(offset, length)
-        flat = torch.frombuffer(buffer, dtype=dtype, count=length // dtype.itemsize, offset=start)
+        buffer, offset = self._memory_of(region)
+        flat = torch.frombuffer(buffer, dtype=dtype, count=length // dtype.itemsize, offset=offset + start)
         return flat if len(shape) == 1 else flat.view(shape)
 
     def strided_at(
-        self, code: int, offset: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
+        self, code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> torch.Tensor:
         """A tensor with gaps or overlaps."""
-        return self.tensor_at(code, offset, length, length // DTYPES[code].itemsize).as_strided(shape, strides)
+        flat = self.tensor_at(code, region, start, length, length // DTYPES[code].itemsize)
+        return flat.as_strided(shape, strides)
 
-    def storage_at(self, offset: int, length: int) -> torch.UntypedStorage:
+    def storage_at(self, region: int, length: int) -> torch.UntypedStorage:
         """The storage under an unusual tensor."""
         if not length:
             return torch.UntypedStorage(0)
-        return torch.frombuffer(self.bytes_at((offset, length)), dtype=torch.uint8).untyped_storage()
+        return torch.frombuffer(self._bytes_of(region), dtype=torch.uint8).untyped_storage()
 
-    def _place(self, offset: int, length: int) -> tuple[Any, int]:
-        """(buffer, offset in it) of some bytes: lent if they are many and the arena agrees, else a copy."""
+    def _bytes_of(self, region: int) -> memoryview:
+        buffer, offset = self._memory_of(region)
+        _, low, length = self._table[1 + 3 * region : 4 + 3 * region]
+        return memoryview(buffer).cast("B")[offset + low : offset + low + length]
+
+    def _memory_of(self, region: int) -> tuple[Any, int]:
+        """(buffer, where the region's storage would begin in it): lent if it is large and the arena agrees, else copied."""
+        place = 1 + 3 * region
+        offset, low, length = self._table[place : place + 3]
         if length >= COPY_BELOW:
             if self._lend is not None:
                 self._owner, self._lend = self._lend(), None
             if self._owner is not None:
-                return self._owner, offset
-        copy = self._copied.get(offset)
-        if copy is None or len(copy) < length:
-            copy = self._copied[offset] = bytearray(self._segment.read(offset, length))
-        return copy, 0
+                return self._owner, offset - low
+        copy = self._copied.get(region)
+        if copy is None:
+            copy = self._copied[region] = self._segment.copy_out(offset, length)
+        return copy, -low

@@ -55,7 +55,7 @@ def grow_clean(recipe: Recipe) -> StemHandle:
     ours, theirs = pair()
     surroundings = memory.copy_of([pickle.dumps(capture_surroundings(main))], "antifreeze-state")
     try:
-        pid, pidfd = _base().grow([theirs.fileno(), surroundings, *crossing.descriptors], len(crossing.shared))
+        pid, pidfd = _ask_base([theirs.fileno(), surroundings, *crossing.descriptors])
     except BaseException:
         ours.close()
         os.close(lifeline[0])
@@ -96,9 +96,9 @@ class _Base:
     popen: subprocess.Popen[bytes]
     control: Channel
 
-    def grow(self, descriptors: list[int], shared_tensors: int) -> tuple[int, int]:
-        """(pid, pidfd) of a new clean stem."""
-        self.control.send(Grow(shared_tensors), descriptors)
+    def grow(self, descriptors: list[int]) -> tuple[int, int]:
+        """(pid, pidfd) of a new clean stem; ChannelClosed if the base is gone."""
+        self.control.send(Grow(), descriptors)
         deadline = time.monotonic() + START_DEADLINE_S
         while time.monotonic() < deadline:
             match self._next_message():
@@ -126,16 +126,22 @@ _the_base: _Base | None = None
 _lock = threading.Lock()
 
 
-def _base() -> _Base:
+def _ask_base(descriptors: list[int]) -> tuple[int, int]:
+    """(pid, pidfd) of a new clean stem; one at a time, and from a new base if the old one has died."""
     global _the_base
     with _lock:
-        if _the_base is not None and _the_base.popen.poll() is not None:
-            _discard(_the_base)
-            _the_base = None
-        if _the_base is None:
-            _the_base = _start()
-            atexit.register(stop_base)
-        return _the_base
+        for attempt in (1, 2):
+            if _the_base is None:
+                _the_base = _start()
+                atexit.register(stop_base)
+            try:
+                return _the_base.grow(descriptors)
+            except ChannelClosed as error:
+                _end(_the_base)
+                _the_base = None
+                if attempt == 2:
+                    raise InternalError("the clean base ended as soon as it was started", why=str(error)) from error
+    raise AssertionError("not reached")
 
 
 def _start() -> _Base:
@@ -162,17 +168,20 @@ def stop_base() -> None:
     global _the_base
     with _lock:
         base, _the_base = _the_base, None
-    if base is None:
-        return
+    if base is not None:
+        _end(base)
+
+
+def _end(base: _Base) -> None:
     atexit.unregister(stop_base)
     with contextlib.suppress(ChannelClosed):
         base.control.send(Leave())
+    base.control.close()
     try:
         base.popen.wait(STOP_DEADLINE_S)
     except subprocess.TimeoutExpired:
         process.kill_group(base.popen.pid)
         base.popen.wait(STOP_DEADLINE_S)
-    _discard(base)
 
 
 def base_pid() -> int | None:
@@ -185,15 +194,11 @@ def base_fds() -> frozenset[int]:
     return frozenset([_the_base.control.fileno()]) if _the_base else frozenset()
 
 
-def _discard(base: _Base) -> None:
-    base.control.close()
-
-
 def _forget_in_child() -> None:
     global _the_base, _lock
     _lock = threading.Lock()
     if _the_base is not None:
-        _discard(_the_base)
+        _the_base.control.close()
         _the_base.popen.returncode = 0  # it is not our child: nothing to wait for, nothing to warn about
         _the_base = None
 

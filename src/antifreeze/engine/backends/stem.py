@@ -6,6 +6,7 @@ reap, and it leaves when the trainer says so or is gone; then all that it ever s
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import select
@@ -134,8 +135,8 @@ class _WorkerProcess(BaseProcess):
 
     def run(self) -> None:
         """The worker's loop."""
-        channel = Channel(socket.socket(fileno=self._channel), blocking=True)
-        run_worker(channel, self._recipe, self._worker)
+        with contextlib.closing(Channel(socket.socket(fileno=self._channel), blocking=True)) as channel:
+            run_worker(channel, self._recipe, self._worker)
 
 
 def quieten() -> None:
@@ -149,7 +150,5 @@ def quieten() -> None:
 
 def _lead_group(pid: int) -> None:
     """Done by parent and child, so that it is done whoever comes first."""
-    try:
+    with contextlib.suppress(PermissionError, ProcessLookupError):  # it leads a session, or has ended already
         os.setpgid(pid, 0)
-    except (PermissionError, ProcessLookupError):
-        pass  # it leads a session of its own, or has ended already

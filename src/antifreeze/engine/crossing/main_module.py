@@ -7,32 +7,47 @@ never run again: its functions and classes travel by value.
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import types
 from dataclasses import dataclass
-from multiprocessing import spawn
 from pathlib import Path
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class MainModule:
     """What the other side is told about the main module."""
 
-    preparation: dict[str, Any]
-    """For `multiprocessing.spawn.prepare`; without a way to the main module if it must not be imported."""
+    path: str | None
+    """The file to import it from; None: it must not be imported."""
+    package: str | None
     names: frozenset[str]
     """Functions and classes that the other side has after importing it."""
 
 
 def describe_main() -> MainModule:
     """The main module of this process."""
-    preparation = spawn.get_preparation_data("antifreeze stem")
-    preparation["authkey"] = bytes(preparation["authkey"])  # else it refuses to be pickled
+    main = sys.modules["__main__"]
     names = _importable_names(_source())
     if names is None:
-        preparation.pop("init_main_from_name", None)
-        preparation.pop("init_main_from_path", None)
-    return MainModule(preparation, names or frozenset())
+        return MainModule(None, None, frozenset())
+    return MainModule(str(Path(str(main.__file__)).absolute()), main.__package__, names)
+
+
+def import_main(description: MainModule) -> None:
+    """Make the program's main module this process's, under the name that a main guard does not let through.
+
+    (multiprocessing's own way would leave functions with globals that are not the module's, and which cannot be set.)
+    """
+    if description.path is None:
+        return
+    module = types.ModuleType("__mp_main__")
+    module.__file__ = description.path
+    module.__package__ = description.package
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+    with io.open_code(description.path) as file:
+        code = compile(file.read(), description.path, "exec")
+    exec(code, vars(module))
 
 
 def _source() -> str | None:

@@ -23,10 +23,11 @@ import torch
 
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.layout import ALIGNMENT, typed_storage
-from antifreeze.engine.wire.channel import MOST_DESCRIPTORS
 
 # Smaller buffers travel inside the pickle.
 OUT_OF_BAND_FROM = 4096
+# A message carries at most 253 descriptors (the kernel's SCM_MAX_FD); what is beyond is copied.
+MOST_SHARED = 240
 _MAIN = ("__main__", "__mp_main__")
 
 
@@ -83,12 +84,16 @@ def receive(descriptors: list[int]) -> tuple[Any, list[Any]]:
     The big buffers are mapped copy-on-write: all workers share them until one writes.
     """
     body, buffers_fd, *shared = descriptors
-    buffers = memoryview(memory.map_private(buffers_fd))
+    buffers = memory.map_private(buffers_fd)
     stream = io.BytesIO(memory.read_all(body))
     (length,) = struct.unpack("Q", stream.read(8))
     places = pickle.loads(stream.read(length))
     unpickler = _CrossingUnpickler(stream, buffers, places, shared)
-    return unpickler.load(), unpickler.load()
+    try:
+        return unpickler.load(), unpickler.load()
+    finally:
+        for fd in shared:  # torch has made copies of them
+            os.close(fd)
 
 
 class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -144,25 +149,26 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return offset
 
     def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
-        if storage.device.type != "cpu" or not storage.nbytes():
-            return storage.__reduce_ex__(5)
         return storage_from, self._place_of(storage)
 
     def _place_of(self, storage: torch.UntypedStorage) -> tuple[str, int, int]:
         length = storage.nbytes()
-        if storage.is_shared() and len(self.shared) + 2 < MOST_DESCRIPTORS:
+        if not length:
+            return "buffer", 0, 0
+        if storage.is_shared() and len(self.shared) < MOST_SHARED:
             with contextlib.suppress(RuntimeError):  # shared by file name: copied
                 fd, length = storage._share_fd_cpu_()
-                self.shared.append(fd)
+                self.shared.append(os.dup(fd))  # the storage keeps its own
                 return "shared", len(self.shared) - 1, length
         raw = memoryview((ctypes.c_ubyte * length).from_address(storage.data_ptr())).cast("B")
         return "buffer", self._append(raw), length
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage
-        if untyped.device.type == "cpu" and untyped.nbytes():
-            # Every tensor wraps its storage anew; pickle must see one object per storage to keep tensors on it together.
-            untyped = self._storages.setdefault(untyped.data_ptr(), untyped)
+        if untyped.device.type != "cpu":
+            return storage.__reduce_ex__(5)
+        # Every tensor wraps its storage anew; pickle must see one object per storage to keep tensors on it together.
+        untyped = self._storages.setdefault(untyped._cdata, untyped)
         return typed_storage, (untyped, storage.dtype)
 
 
@@ -187,6 +193,8 @@ class _CrossingUnpickler(pickle.Unpickler):
     def _storage_from(self, kind: str, where: int, length: int) -> torch.UntypedStorage:
         if kind == "shared":
             return torch.UntypedStorage._new_shared_fd_cpu(self._shared[where], length)
+        if not length:
+            return torch.UntypedStorage(0)
         return torch.frombuffer(self._buffers[where : where + length], dtype=torch.uint8).untyped_storage()
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from antifreeze import machine
-from antifreeze.engine.crossing.main_module import MainModule
+from antifreeze.engine.crossing.main_module import MainModule, import_main
 from antifreeze.whenimported import when_imported
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, PurePath, enum.Enum, re.Pattern, torch.dtype)
@@ -54,6 +54,9 @@ class Surroundings:
     default_dtype: torch.dtype
     deterministic: bool
     matmul_precision: str
+    recursion_limit: int
+    preparation: dict[str, Any]
+    """For `multiprocessing.spawn.prepare`: directories, `sys.path`, `sys.argv`, start method, authentication key."""
     main: MainModule
 
 
@@ -70,6 +73,8 @@ def capture_surroundings(main: MainModule) -> Surroundings:
         default_dtype=torch.get_default_dtype(),
         deterministic=torch.are_deterministic_algorithms_enabled(),
         matmul_precision=torch.get_float32_matmul_precision(),
+        recursion_limit=sys.getrecursionlimit(),
+        preparation=_preparation(),
         main=main,
     )
 
@@ -84,14 +89,15 @@ def settle(wanted: Surroundings) -> None:
     with contextlib.suppress(OSError):  # the trainer's processors may have been taken away since
         os.sched_setaffinity(0, wanted.affinity)
     torch.set_default_dtype(wanted.default_dtype)
-    torch.use_deterministic_algorithms(wanted.deterministic)
+    if wanted.deterministic != torch.are_deterministic_algorithms_enabled():  # the call alone takes seconds of imports
+        torch.use_deterministic_algorithms(wanted.deterministic)
     torch.set_float32_matmul_precision(wanted.matmul_precision)
-    spawn.prepare(dict(wanted.main.preparation))
+    sys.setrecursionlimit(wanted.recursion_limit)
+    spawn.prepare(wanted.preparation)
+    import_main(wanted.main)
     # After the import of the main module, which may set its own: the trainer's are what counts.
+    warnings.resetwarnings()
     warnings.filters[:] = wanted.warning_filters  # type: ignore[index]
-    warnings._filters_mutated_lock_held() if hasattr(  # type: ignore[attr-defined]
-        warnings, "_filters_mutated_lock_held"
-    ) else warnings._filters_mutated()  # type: ignore[attr-defined]
     logging.disable(wanted.logging_disabled)
     for name, level in wanted.logging_levels.items():
         logging.getLogger(name).setLevel(level)
@@ -110,13 +116,14 @@ class ModuleState:
 def capture_modules() -> dict[str, ModuleState]:
     """The state of all user modules of the trainer, and the switches of libraries."""
     states = {}
+    libraries = _library_directories()
     for name, module in list(sys.modules.items()):
         if name in ("__mp_main__",) or not isinstance(module, types.ModuleType):
             continue
         if name in LIBRARY_SWITCHES:
             simple = {switch: getattr(module, switch) for switch in LIBRARY_SWITCHES[name] if hasattr(module, switch)}
             states[name] = ModuleState(simple, {}, {})
-        elif _is_user_module(module):
+        elif _is_user_module(module, libraries):
             states[name] = _module_state(name, module)
     return states
 
@@ -205,9 +212,9 @@ def is_simple(value: Any) -> bool:
     return True
 
 
-def _is_user_module(module: types.ModuleType) -> bool:
+def _is_user_module(module: types.ModuleType, libraries: tuple[str, ...]) -> bool:
     path = getattr(module, "__file__", None)
-    return path is not None and not path.startswith(_library_directories())
+    return path is not None and not path.startswith(libraries)
 
 
 def _library_directories() -> tuple[str, ...]:
@@ -215,6 +222,14 @@ def _library_directories() -> tuple[str, ...]:
     paths = {value for key, value in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib", "purelib", "platlib")}
     paths.update(entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages")))
     return (ours, *sorted(paths))
+
+
+def _preparation() -> dict[str, Any]:
+    preparation = spawn.get_preparation_data("antifreeze stem")
+    preparation["authkey"] = bytes(preparation["authkey"])  # else it refuses to be pickled
+    preparation.pop("init_main_from_name", None)  # the main module is imported our way
+    preparation.pop("init_main_from_path", None)
+    return preparation
 
 
 def _limits() -> dict[int, tuple[int, int]]:

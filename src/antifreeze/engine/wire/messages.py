@@ -89,10 +89,7 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Grow:
-    """To the clean base: become a stem for one iterator; control channel, lifeline and payload come with the message."""
-
-    shared_tensors: int
-    """How many descriptors of tensors in shared memory follow the payload's."""
+    """To the clean base: fork a stem for one iterator; its control channel and its payload come with the message."""
 
 
 @dataclass(frozen=True, slots=True)
