@@ -20,7 +20,7 @@ from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.epoch import Epoch
-from antifreeze.engine.pool.pool import STOP_DEADLINE_S, Pool, Worker
+from antifreeze.engine.pool.pool import STOP_DEADLINE_S, Pool
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, Fallback
 from antifreeze.observe import usage
@@ -70,14 +70,14 @@ class Iterator(_Stock):
         self._worker_init_fn = loader.worker_init_fn
         self._shutdown = False
         window = loader.prefetch_factor * loader.num_workers
-        stem = _grow(_recipe_of(loader, self._base_seed), _start_method(loader))
+        stem = _grow(_recipe_of(loader, int(self._base_seed)), _start_method(loader))
         self._stem_kind = stem.kind
         try:
             pool = Pool(stem, workers=loader.num_workers)
         except BaseException:
             stem.stop(deadline=time.monotonic() + STOP_DEADLINE_S)
             raise
-        self._workers: list[Worker] = pool.workers
+        self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
         arena = Arena(window=window, budget_bytes=_budget_bytes())
         self._epoch = Epoch(pool, arena, workers=loader.num_workers, window=window)
 
@@ -107,7 +107,7 @@ class Iterator(_Stock):
 
     def _next_data(self) -> Any:
         if self._epoch is None:
-            return super()._next_data()
+            return super()._next_data()  # type: ignore[no-untyped-call]
         try:
             return self._epoch.next_batch()
         except StopIteration:

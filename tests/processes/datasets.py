@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from leftovers import Incarnation, incarnation, is_running, wait_until
 
@@ -66,12 +66,14 @@ def read_for_ever() -> None:
     os.close(theirs)
 
 
-def burn() -> None:
-    while True:
-        pass
+STUCK = [sleep, ignore_sigterm, hold_the_gil, be_stopped, wait_for_a_child, read_for_ever]
 
 
-STUCK = [sleep, ignore_sigterm, hold_the_gil, be_stopped, wait_for_a_child, read_for_ever, burn]
+def every_kind() -> None:
+    """Each worker gets stuck in a way of its own."""
+    worker = get_worker_info()
+    assert worker is not None
+    STUCK[worker.id % len(STUCK)]()
 
 
 class Stuck(Numbers):
@@ -93,7 +95,8 @@ class Stuck(Numbers):
         """In the trainer: wait until that many workers are stuck; gives them and their children."""
         names = lambda: [int(path.name.partition("-")[2]) for path in self.folder.glob("stuck-*")]  # noqa: E731
         assert wait_until(lambda: len(names()) >= workers, within_s), "workers did not get stuck"
-        assert self.kind is not wait_for_a_child or wait_until(lambda: len(children_of(names())) >= workers, within_s)
+        if self.kind in (wait_for_a_child, every_kind):
+            assert wait_until(lambda: bool(children_of(names())), within_s)
         found = (incarnation(pid) for pid in [*names(), *children_of(names())])
         return [who for who in found if who is not None]
 

@@ -208,12 +208,12 @@ def test_a_tensor_kept_from_each_batch_does_not_stop_the_next(way: Way) -> None:
 
 def test_nothing_is_kept_of_a_loader_that_is_gone() -> None:
     before = sys.getallocatedblocks()
-    for _ in range(5):
+    for _ in range(3):
         list(our_way("grown").make(Numbers(8), batch_size=2))
     gc.collect()
     middle = sys.getallocatedblocks()
-    for _ in range(20):
+    for _ in range(10):
         list(our_way("grown").make(Numbers(8), batch_size=2))
     gc.collect()
     grown = sys.getallocatedblocks() - middle
-    assert grown < 2000, f"{grown} objects more after 20 loaders ({middle - before} after the first 5)"
+    assert grown < 1000, f"{grown} objects more after 10 loaders ({middle - before} after the first 3)"

@@ -29,7 +29,15 @@ from antifreeze.observe.say import say_once
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
-_OWN_FAULT = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS}
+_OWN_FAULT = {
+    signal.SIGSEGV,
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,8 @@ class Epoch:
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
+        if self._failure is None:
+            self._failure = functools.partial(RuntimeError, "the workers of this iterator have been shut down")
         self._pool.stop()
         self._arena.close()
 
@@ -114,9 +124,11 @@ class Epoch:
                     self._fail(self._loss(event))
                 case StemSaid(Settled(differing)):
                     for difference in differing:
-                        say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
+                        say_once(
+                            f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)"
+                        )
                 case StemSaid(Unfit(error)):
-                    self._fail(lambda raw=error: self._load_error(raw))
+                    self._fail(functools.partial(self._load_error, error))
 
     def _receive(self, heard: Heard) -> None:
         message = heard.message
@@ -175,7 +187,7 @@ class Epoch:
             error = results.load(raw, self._pool.stem.find)
         except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
             return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
-        return _unwrap(error) if isinstance(error, ExceptionWrapper) else error  # type: ignore[no-any-return]
+        return _unwrap(error) if isinstance(error, ExceptionWrapper) else error
 
     def _fail(self, failure: Callable[[], Exception]) -> NoReturn:
         """Work is lost with no way to get it done: nothing that would come after it is given out."""

@@ -5,7 +5,6 @@ crosses to it.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import pickle
 import select
@@ -26,7 +25,7 @@ from antifreeze.engine.crossing.explain import explain
 from antifreeze.engine.crossing.main_module import describe_main
 from antifreeze.engine.crossing.state import capture_modules, capture_surroundings
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
-from antifreeze.engine.wire.messages import Grow, Grown, Leave
+from antifreeze.engine.wire.messages import Grow, Grown
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import InternalError
 
@@ -55,7 +54,7 @@ def grow_clean(recipe: Recipe) -> StemHandle:
     ours, theirs = pair()
     surroundings = memory.copy_of([pickle.dumps(capture_surroundings(main))], "antifreeze-state")
     try:
-        pid, pidfd = _ask_base([theirs.fileno(), surroundings, *crossing.descriptors])
+        pid, pidfd = _ask_base([theirs.fileno(), lifeline[0], surroundings, *crossing.descriptors])
     except BaseException:
         ours.close()
         os.close(lifeline[0])
@@ -95,6 +94,7 @@ def _pack(recipe: Recipe, main_names: frozenset[str]) -> pickler.Crossing:
 class _Base:
     popen: subprocess.Popen[bytes]
     control: Channel
+    lifeline: int
 
     def grow(self, descriptors: list[int]) -> tuple[int, int]:
         """(pid, pidfd) of a new clean stem; ChannelClosed if the base is gone."""
@@ -113,6 +113,11 @@ class _Base:
             why="importing torch in a fresh process takes that long here, or is stuck",
             try_="multiprocessing_context='fork'",
         )
+
+    def close(self) -> None:
+        """Close our descriptors; the base dies of it."""
+        self.control.close()
+        os.close(self.lifeline)
 
     def _next_message(self) -> Any:
         poll = select.poll()
@@ -146,21 +151,31 @@ def _ask_base(descriptors: list[int]) -> tuple[int, int]:
 
 def _start() -> _Base:
     ours, theirs = pair()
+    theirs_of_lifeline, lifeline = os.pipe()
     source = str(Path(__file__).resolve().parents[3])
     command = (
         f"import sys; sys.path.insert(0, {source!r}); "
-        f"from antifreeze.engine.backends.clean_base import main; main({theirs.fileno()})"
+        # first of all, for the imports take seconds
+        f"from antifreeze.engine.backends.process import die_with; die_with({theirs_of_lifeline}); "
+        f"from antifreeze.engine.backends.clean_base import main; main({theirs.fileno()}, {os.getpid()})"
     )
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    with theirs:
+    try:
         popen = subprocess.Popen(
             [os.fsdecode(spawn.get_executable()), *flags, "-c", command],
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), theirs_of_lifeline],
             env={**_SINGLE_THREADED, **os.environ},
             process_group=0,
         )
-    return _Base(popen, Channel(ours, blocking=False, many_descriptors=True))
+    except BaseException:
+        ours.close()
+        os.close(lifeline)
+        raise
+    finally:
+        theirs.close()
+        os.close(theirs_of_lifeline)
+    return _Base(popen, Channel(ours, blocking=False, many_descriptors=True), lifeline)
 
 
 def stop_base() -> None:
@@ -174,14 +189,8 @@ def stop_base() -> None:
 
 def _end(base: _Base) -> None:
     atexit.unregister(stop_base)
-    with contextlib.suppress(ChannelClosed):
-        base.control.send(Leave())
-    base.control.close()
-    try:
-        base.popen.wait(STOP_DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        process.kill_group(base.popen.pid)
-        base.popen.wait(STOP_DEADLINE_S)
+    base.close()
+    base.popen.wait(STOP_DEADLINE_S)
 
 
 def base_pid() -> int | None:
@@ -191,14 +200,14 @@ def base_pid() -> int | None:
 
 def base_fds() -> frozenset[int]:
     """The descriptors of this process that belong to the clean base."""
-    return frozenset([_the_base.control.fileno()]) if _the_base else frozenset()
+    return frozenset([_the_base.control.fileno(), _the_base.lifeline]) if _the_base else frozenset()
 
 
 def _forget_in_child() -> None:
     global _the_base, _lock
     _lock = threading.Lock()
     if _the_base is not None:
-        _the_base.control.close()
+        _the_base.close()
         _the_base.popen.returncode = 0  # it is not our child: nothing to wait for, nothing to warn about
         _the_base = None
 

@@ -10,18 +10,20 @@ import os
 import pickle
 import select
 import socket
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from antifreeze import machine
+from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import process
 from antifreeze.engine.backends.stem import Stem, quieten
 from antifreeze.engine.crossing import pickler, results, state
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Grow, Grown, Leave, Settled, Unfit
+from antifreeze.engine.wire.messages import Grow, Grown, Settled, Unfit
 
 
-def main(control_fd: int) -> None:
-    """Entry point of the base; `clean.py` starts it."""
-    trainer_pid = os.getppid()
+def main(control_fd: int, trainer_pid: int) -> None:
+    """Entry point of the base; `clean.py` starts it, and it dies with the trainer."""
     trainer = process.open_pidfd(trainer_pid)
     quieten()
     control = Channel(socket.socket(fileno=control_fd), blocking=True, many_descriptors=True)
@@ -46,19 +48,13 @@ class _Base:
                     return
                 if fd in self._stems:
                     self._reap(fd)
-                elif not self._obey():
-                    return
+                else:
+                    self._obey()
 
-    def _obey(self) -> bool:
-        received = self._control.receive()
-        if received is None:
-            return True
-        match received:
+    def _obey(self) -> None:
+        match self._control.receive():
             case (Grow(), descriptors):
                 self._grow(descriptors)
-            case (Leave(), _):
-                return False
-        return True
 
     def _grow(self, descriptors: list[int]) -> None:
         pid = process.fork()
@@ -83,9 +79,10 @@ class _Base:
             self._control.close()
             for pidfd in self._stems:
                 os.close(pidfd)
-            control_fd, *payload = descriptors
+            control_fd, lifeline, *payload = descriptors
             control = Channel(socket.socket(fileno=control_fd), blocking=True)
-            recipe = _settle(control, payload)
+            with _dying_with(lifeline):
+                recipe = _settle(control, payload)
             if recipe is not None:
                 Stem(control, recipe, trainer=self._trainer, trainer_pid=self._trainer_pid).run()
                 code = 0
@@ -93,11 +90,23 @@ class _Base:
             os._exit(code)
 
 
+@contextlib.contextmanager
+def _dying_with(lifeline: int) -> Iterator[None]:
+    """While this lasts, the kernel ends us with the trainer; afterwards it is the stem that looks, and ends its workers."""
+    own = machine.open_again(lifeline, os.O_RDONLY | os.O_NONBLOCK)
+    os.close(lifeline)
+    process.die_with(own)
+    try:
+        yield
+    finally:
+        os.close(own)
+
+
 def _settle(control: Channel, payload: list[int]) -> Any:
     """Rebuild the trainer's state and the recipe; the trainer is told if that fails."""
     try:
         surroundings, crossing = payload[0], payload[1:]
-        state.settle(pickle.loads(pickler.memory.read_all(surroundings)))
+        state.settle(pickle.loads(memory.read_all(surroundings)))
         (recipe, modules), by_value = pickler.receive(crossing)
         results.remember(by_value)
         control.send_all(Settled(tuple(state.settle_modules(modules))))
@@ -111,5 +120,5 @@ def _dump(error: Exception) -> bytes:
     from torch._utils import ExceptionWrapper  # noqa: PLC0415 - only when something went wrong
 
     where = "while the dataset was being rebuilt in a clean process"
-    wrapper = ExceptionWrapper((type(error), error, error.__traceback__), where=where)  # type: ignore[no-untyped-call]
+    wrapper = ExceptionWrapper((type(error), error, error.__traceback__), where=where)
     return results.dump(wrapper)

@@ -28,8 +28,10 @@ def fork() -> int:
     becomes a stem that runs nothing of the trainer's but what torch's forked workers would. Silencing it with a filter
     would make Python forget which warnings it has shown, so that users would see theirs again in every epoch.
     """
-    if sys.version_info < (3, 12):
-        return os.fork()
+    return os.fork() if sys.version_info < (3, 12) else _fork_without_warning()
+
+
+def _fork_without_warning() -> int:
     api = ctypes.PyDLL(None, use_errno=True)
     api.PyOS_BeforeFork()
     pid: int = api.fork()

@@ -192,7 +192,7 @@ class _CrossingUnpickler(pickle.Unpickler):
 
     def _storage_from(self, kind: str, where: int, length: int) -> torch.UntypedStorage:
         if kind == "shared":
-            return torch.UntypedStorage._new_shared_fd_cpu(self._shared[where], length)
+            return torch.UntypedStorage._new_shared_fd_cpu(self._shared[where], length)  # type: ignore[attr-defined, no-any-return]
         if not length:
             return torch.UntypedStorage(0)
         return torch.frombuffer(self._buffers[where : where + length], dtype=torch.uint8).untyped_storage()

@@ -118,7 +118,7 @@ def capture_modules() -> dict[str, ModuleState]:
     states = {}
     libraries = _library_directories()
     for name, module in list(sys.modules.items()):
-        if name in ("__mp_main__",) or not isinstance(module, types.ModuleType):
+        if name == "__mp_main__" or not isinstance(module, types.ModuleType):
             continue
         if name in LIBRARY_SWITCHES:
             simple = {switch: getattr(module, switch) for switch in LIBRARY_SWITCHES[name] if hasattr(module, switch)}
@@ -182,10 +182,10 @@ def _put(owner: Any, key: str, value: Any) -> None:
         return
     # In place where that can be: other modules may have imported the very object.
     if type(current) is type(value) and isinstance(value, dict | set):
-        current.clear()  # type: ignore[union-attr]
-        current.update(value)  # type: ignore[union-attr]
+        current.clear()
+        current.update(value)
     elif type(current) is type(value) and isinstance(value, list):
-        current[:] = value  # type: ignore[index]
+        current[:] = value
     else:
         setattr(owner, key, value)
 
@@ -219,7 +219,9 @@ def _is_user_module(module: types.ModuleType, libraries: tuple[str, ...]) -> boo
 
 def _library_directories() -> tuple[str, ...]:
     ours = str(Path(__file__).resolve().parents[2])
-    paths = {value for key, value in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    paths = {
+        value for key, value in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
     paths.update(entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages")))
     return (ours, *sorted(paths))
 

@@ -27,7 +27,8 @@ STOP_DEADLINE_S = 2.0
 VERDICT_DEADLINE_S = 1.0
 BIRTH_DEADLINE_S = 60.0
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+# Held here until they are stopped: the collector may end the sockets of a pool before the iterator that would stop it.
+_pools: set[Pool] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ class Pool:
         self._poll.register(stem.control.fileno(), select.POLLIN)
         self._poll.register(stem.pidfd, select.POLLIN)
         _pools.add(self)
+        atexit.unregister(_stop_all)
+        atexit.register(_stop_all)  # anew, to come before whatever our stem needs is ended
         for number in range(workers):
             self._ask_for(WorkerNo(number))
 
@@ -285,7 +288,6 @@ class Pool:
         return f"<Pool {self.stem!r} {self.workers!r}>"
 
 
-@atexit.register
 def _stop_all() -> None:
     for pool in list(_pools):
         pool.stop()

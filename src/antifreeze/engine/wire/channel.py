@@ -26,9 +26,7 @@ SLICE_S = 5
 _ENCLOSED = b"\xaf"
 _INTS = array.array("i")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(8 * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
-_MANY_ANCILLARY_BYTES = (
-    socket.CMSG_SPACE(MOST_DESCRIPTORS * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
-)
+_MANY_ANCILLARY_BYTES = socket.CMSG_SPACE(MOST_DESCRIPTORS * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 class ChannelClosed(Exception):

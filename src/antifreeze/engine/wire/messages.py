@@ -157,4 +157,5 @@ def encode(message: Message) -> bytes:
 def decode(raw: bytes) -> Message:
     """The message that these bytes are."""
     number, *values = pickle.loads(raw)
-    return _KINDS[number](*values)
+    message: Message = _KINDS[number](*values)
+    return message
