@@ -15,6 +15,7 @@ import json
 import math
 import os
 import platform
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
@@ -63,6 +64,7 @@ class Result:
 
 def main() -> int:
     options = parse_options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an ending that stops the process being measured, too
     chosen = [workload for workload in WORKLOADS if not options.only or workload.name in options.only]
     ours = "torch" if options.self_test else "antifreeze"
     print(
@@ -91,7 +93,8 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [workload.name for workload in WORKLOADS]
     parser.add_argument("--only", action="append", choices=names, help="one workload; may be given several times")
-    parser.add_argument("--pairs", type=int, default=7, help="pairs per workload (%(default)s)")
+    # An even number: each engine comes first in half of them.
+    parser.add_argument("--pairs", type=int, default=8, help="pairs per workload (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="num_workers (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading to FILE")
     # Torch against torch: ratios must be about 1, else the harness or the machine cannot be trusted.

@@ -5,8 +5,6 @@ and the session ends with a line that says which loaders ran on our engine.
 """
 
 import gc
-import json
-import os
 import resource
 import shutil
 import signal
@@ -24,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from leftovers import (
     Mark,
+    Session,
     Snapshot,
     kill,
     leftovers,
@@ -37,28 +36,8 @@ from user_scripts import SELFTEST, Ended, Script, selftest_text
 
 GRACE_S = 3.0
 DEADLINE_S = 30.0
-USAGE = "ANTIFREEZE_USAGE"
-SESSION = pytest.StashKey["Session"]()
+SESSION = pytest.StashKey[Session]()
 FAILED = pytest.StashKey[bool]()
-
-
-class Session:
-    """A temporary directory of our own, so that other people's files are not ours, and the mark on our processes."""
-
-    def __init__(self) -> None:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where people look for it
-        self.directory = Path(tempfile.mkdtemp(prefix="antifreeze-tests-"))
-        self.temp = self.directory / "tmp"
-        self.temp.mkdir()
-        os.environ["TMPDIR"] = tempfile.tempdir = str(self.temp)
-        self.usage = self.directory / "usage.jsonl"
-        os.environ[USAGE] = str(self.usage)
-        os.environ["ANTIFREEZE"] = "require"
-        self.mark = Mark()
-
-    def usage_records(self) -> list[dict[str, Any]]:
-        lines = self.usage.read_text().splitlines() if self.usage.exists() else []
-        return [json.loads(line) for line in lines]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,6 +5,7 @@ they have lost their parent: an entry in the environment (found in everything th
 of this process (found in everything that was only forked from it).
 """
 
+import json
 import mmap
 import os
 import signal
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 MARK_VARIABLE = "ANTIFREEZE_TEST_MARK"
 PROC = Path("/proc")
@@ -46,6 +48,25 @@ class Mark:
 
     def is_on(self, pid: int) -> bool:
         return has_environment(pid, MARK_VARIABLE, self.name) or self.name in read(PROC / str(pid) / "maps")
+
+
+class Session:
+    """A temporary directory of our own, so that other people's files are not ours, and the mark on our processes."""
+
+    def __init__(self) -> None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays where people look for it
+        self.directory = Path(tempfile.mkdtemp(prefix="antifreeze-tests-"))
+        self.temp = self.directory / "tmp"
+        self.temp.mkdir()
+        os.environ["TMPDIR"] = tempfile.tempdir = str(self.temp)
+        self.usage = self.directory / "usage.jsonl"
+        os.environ["ANTIFREEZE_USAGE"] = str(self.usage)
+        os.environ["ANTIFREEZE"] = "require"
+        self.mark = Mark()
+
+    def usage_records(self) -> list[dict[str, Any]]:
+        lines = self.usage.read_text().splitlines() if self.usage.exists() else []
+        return [json.loads(line) for line in lines]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ not judged.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "articles.md"
 
 def main() -> int:
     options = parse_options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an ending that stops the cell under way, too
     chosen = [
         (example, column)
         for example in EXAMPLES

@@ -6,14 +6,13 @@ sees. It exists with a main guard and without one, and runs unmodified under `an
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drop_in.harness import SELFTEST
-from user_scripts import Ended
+from user_scripts import Ended, Script
 
 CONFIGURATION = '''
 """A module of the user's, as projects have them: settings, a registry, classes with switches."""
@@ -165,53 +164,54 @@ CHANGED = {
     "main global": 0.75,
 }
 
+CONTEXTS = ["fork"] if SELFTEST else ["fork", "spawn"]  # torch's spawned workers do not see the program's state
+KINDS = {"guarded": GUARDED, "unguarded": UNGUARDED}
+
+Known = dict[tuple[str, str], Ended]
 Reports = Callable[[str, str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[tuple[str, str], dict[str, Any]]:
-    """The reports of scripts that have run: one run serves all items."""
+def known() -> Known:
+    """How the scripts ended: one run of each serves all items."""
     return {}
 
 
 @pytest.fixture
-def reports(known: dict[tuple[str, str], Any], run_script: Callable[..., Ended], tmp_path: Path) -> Reports:
-    return partial(report_of, known, run_script, tmp_path)
+def reports(known: Known, start_script: Callable[..., Script], tmp_path: Path) -> Reports:
+    if not known:
+        run_all(known, start_script, tmp_path)
+    return lambda kind, context: json.loads(known[kind, context].check().stdout)
 
 
-def report_of(
-    known: dict[tuple[str, str], Any], run_script: Callable[..., Ended], folder: Path, kind: str, context: str
-) -> dict[str, Any]:
-    if (kind, context) not in known:
-        known[kind, context] = AssertionError("the script did not run")
-        (folder / "elsewhere").mkdir()
-        (folder / "elsewhere" / "extra_module.py").write_text(EXTRA)
-        (folder / "configuration.py").write_text(CONFIGURATION)
-        script = GUARDED if kind == "guarded" else UNGUARDED
-        ended = run_script(
-            script, context, "--lr=3", via="antifreeze", env={"PROJECT_OLD": "yes", "PYTHONHASHSEED": "17"}
-        )
-        known[kind, context] = json.loads(ended.stdout) if ended.returncode == 0 else AssertionError(f"{ended}")
-    if isinstance(known[kind, context], AssertionError):
-        raise known[kind, context]
-    return known[kind, context]
+def run_all(known: Known, start_script: Callable[..., Script], folder: Path) -> None:
+    """All scripts, side by side."""
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "extra_module.py").write_text(EXTRA)
+    (folder / "configuration.py").write_text(CONFIGURATION)
+    environment = {"PROJECT_OLD": "yes", "PYTHONHASHSEED": "17"}
+    running = {
+        (kind, context): start_script(KINDS[kind], context, "--lr=3", via="antifreeze", env=environment)
+        for kind in KINDS
+        for context in CONTEXTS
+    }
+    for which, script in running.items():
+        known[which] = script.wait_exit(within_s=30)
+        script.assert_gone()
 
 
+@pytest.mark.deadline(60)
 @pytest.mark.parametrize("item", ITEMS)
-@pytest.mark.parametrize("context", ["fork", "spawn"], ids=["grown", "clean"])
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("kind", ["guarded", "unguarded"])
 def test_a_worker_sees_the_trainers(reports: Reports, kind: str, context: str, item: str) -> None:
-    if SELFTEST and context == "spawn":
-        pytest.skip("torch's spawned workers do not see the program's state")
     report = reports(kind, context)
     expected = report["trainer"][item]
     assert CHANGED.get(item, expected) == expected, "the script does not change what it should"
     assert [worker[item] for worker in report["workers"]] == [expected] * 4
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"], ids=["grown", "clean"])
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("kind", ["guarded", "unguarded"])
 def test_the_list_of_items_is_complete(reports: Reports, kind: str, context: str) -> None:
-    if SELFTEST and context == "spawn":
-        pytest.skip("torch's spawned workers do not see the program's state")
     assert set(reports(kind, context)["trainer"]) == set(ITEMS)

@@ -11,7 +11,7 @@ from drop_in.datasets import Augmented, Eager, Lazy, Numbers
 from drop_in.harness import Maker, Way, assert_same, generator_states
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 1, 3])
 def test_random_augmentation_is_torchs_bit_for_bit(ours: Way, workers: int) -> None:
     def case(make: Maker) -> Any:
         loader = make(Augmented(11), batch_size=2, shuffle=True, num_workers=workers)

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from conftest import Session
 from drop_in.harness import our_way
-from leftovers import describe, new_processes, reap, take, wait_until
+from leftovers import Session, describe, new_processes, reap, take, wait_until
 from processes import datasets
 from processes.datasets import Numbers, Stuck
 from user_scripts import Script

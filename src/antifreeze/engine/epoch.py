@@ -76,6 +76,8 @@ class Epoch:
     def next_batch(self) -> Any:
         """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
         while not self._delivery.has_next():
+            if self._failure is not None:
+                raise self._failure()
             ticket = self._delivery.next_ticket()
             if ticket is None:
                 raise StopIteration
@@ -90,8 +92,9 @@ class Epoch:
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
-        if self._failure is None:
+        if self._failure is None and self._delivery.next_ticket() is not None:
             self._failure = functools.partial(RuntimeError, "the workers of this iterator have been shut down")
+        self._delivery.break_off()
         self._pool.stop()
         self._arena.close()
 
@@ -110,8 +113,6 @@ class Epoch:
 
     def _hear_from(self, expected: WorkerNo) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
-        if self._failure is not None:
-            raise self._failure()
         heard = self._pool.try_receive(expected)
         if heard is not None:
             self._receive(heard)
@@ -121,7 +122,9 @@ class Epoch:
                 case Heard():
                     self._receive(event)
                 case Lost():
-                    self._fail(self._loss(event))
+                    failure = self._loss(event)
+                    self._condemn(event.worker)
+                    self._fail(failure)
                 case StemSaid(Settled(differing)):
                     for difference in differing:
                         say_once(
@@ -188,6 +191,14 @@ class Epoch:
         except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
             return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
         return _unwrap(error) if isinstance(error, ExceptionWrapper) else error
+
+    def _condemn(self, worker: WorkerNo) -> None:
+        """Nobody may touch what a lost worker had leased before it is known to be dead, which a process's end is."""
+        for ticket in self._delivery.outstanding():
+            slot = self._leases.pop(ticket.number, None) if ticket.worker == worker else None
+            if slot is not None:
+                self._arena.lose_writer(worker, slot)
+                self._arena.confirm_death(slot)
 
     def _fail(self, failure: Callable[[], Exception]) -> NoReturn:
         """Work is lost with no way to get it done: nothing that would come after it is given out."""

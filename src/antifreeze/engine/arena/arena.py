@@ -108,7 +108,7 @@ class Arena:
         self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
         return slot
 
-    def open(self, slot: SlotNo, parcel: Parcel, find: Callable[[int], Any]) -> Any:
+    def open(self, slot: SlotNo, parcel: Parcel, find: Callable[[Any], Any]) -> Any:
         """The batch in a filled slot; afterwards the slot is lent, or free again."""
         segment = self._segments[slot]
         try:

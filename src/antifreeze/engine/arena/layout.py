@@ -15,7 +15,6 @@ import array
 import copyreg
 import io
 import pickle
-import sys
 from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +34,10 @@ DTYPES: tuple[torch.dtype, ...] = tuple(
 )
 """All dtypes of this torch in an order that both sides agree on."""
 _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
+
+_dispatch_keys = torch._C._dispatch_keys
+# What a dense tensor on the CPU has; every other kind (sparse, nested, quantized, conjugated …) has another set.
+_PLAIN = _dispatch_keys(torch.empty(0)).raw_repr()
 
 
 def tensor_at(code: int, region: int, start: int, length: int, *shape: int) -> NoReturn:
@@ -71,13 +74,13 @@ class Parcel:
 class _Region:
     """The part of one storage that a batch uses; addresses are this process's."""
 
-    __slots__ = ("base", "high", "keep_alive", "low", "number")
+    __slots__ = ("base", "high", "low", "number")
 
-    def __init__(self, number: int, base: int, keep_alive: Any) -> None:
+    def __init__(self, number: int, base: int, low: int, high: int) -> None:
         self.number = number
         self.base = base
-        self.low, self.high = sys.maxsize, 0
-        self.keep_alive = keep_alive
+        self.low = low
+        self.high = high
 
 
 def _with_reducers(
@@ -123,13 +126,14 @@ class SlotWriter:
 
     def write(self, batch: Any) -> tuple[Segment, Parcel]:
         """Put the batch into the slot; the segment returned is another one than was given if it did not fit."""
-        structure = self._pickle(batch)
+        structure, pickler = self._pickle(batch)  # the pickler holds what user classes made while it ran
         table, copies = self._place_regions()
         needed = self._used + len(structure) + len(table)
         target = self._segment if self._segment and needed <= self._segment.size else self._larger(needed)
         for offset, address, length in copies:
             target.copy_in(offset, address, length)
         target.write(self._used, structure + table)
+        del pickler
         parcel = Parcel(self._used, len(structure), len(table))
         self._segment = None
         self._reset()
@@ -138,6 +142,7 @@ class SlotWriter:
     def _reset(self) -> None:
         self._regions: dict[int, _Region] = {}
         self._buffers: list[int] = []
+        self._kept: list[pickle.PickleBuffer] = []
         self._storages: dict[int, torch.UntypedStorage] = {}
 
     def _place_regions(self) -> tuple[bytes, list[tuple[int, int, int]]]:
@@ -163,7 +168,7 @@ class SlotWriter:
             larger.copy_in(0, self._segment.address, min(self._used, self._segment.size))
         return larger
 
-    def _pickle(self, batch: Any) -> bytes:
+    def _pickle(self, batch: Any) -> tuple[bytes, pickle.Pickler]:
         used = self._used
         try:
             return self._pickle_with(self._pickler, batch)
@@ -172,71 +177,64 @@ class SlotWriter:
                 raise
             self._used = used
             self._reset()
-            structure = self._pickle_with(self._fallback, batch)
+            pickled = self._pickle_with(self._fallback, batch)
             self._pickler = self._fallback  # the next batch will need it too
-            return structure
+            return pickled
 
-    def _pickle_with(self, pickler: type[pickle.Pickler], batch: Any) -> bytes:
+    def _pickle_with(self, kind: type[pickle.Pickler], batch: Any) -> tuple[bytes, pickle.Pickler]:
         stream = io.BytesIO()
-        pickler(stream, 5, buffer_callback=self._take_buffer).dump(batch)
-        return stream.getvalue()
+        pickler = kind(stream, 5, buffer_callback=self._take_buffer)
+        pickler.dump(batch)
+        return stream.getvalue(), pickler
 
     def _place(self, length: int) -> int:
         offset = self._used
         self._used = (offset + length + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         return offset
 
-    def _use(self, base: int, address: int, length: int, keep_alive: Any) -> _Region:
-        """The region of the storage at `base`, grown to hold these bytes too."""
+    def _use(self, base: int, address: int, length: int) -> int:
+        """The number of the region of the storage at `base`, grown to hold these bytes too."""
         region = self._regions.get(base)
         if region is None:
-            region = self._regions[base] = _Region(len(self._regions), base, keep_alive)
-        region.low = min(region.low, address)
-        region.high = max(region.high, address + length)
-        return region
+            region = self._regions[base] = _Region(len(self._regions), base, address, address + length)
+        else:
+            region.low = min(region.low, address)
+            region.high = max(region.high, address + length)
+        return region.number
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
         """Out-of-band buffers of arrays and of user classes."""
         raw = buffer.raw()
         if raw.nbytes == 0 or raw.readonly:
             return True  # stays in the pickle, which keeps read-only memory read-only on the other side
-        bytes_ = torch.frombuffer(raw, dtype=torch.uint8)
-        address = bytes_.data_ptr()
-        self._buffers.append(self._use(address, address, raw.nbytes, bytes_).number)
+        address = torch.frombuffer(raw, dtype=torch.uint8).data_ptr()
+        self._kept.append(buffer)
+        self._buffers.append(self._use(address, address, raw.nbytes))
         return False
 
     def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
-        if (
-            tensor.layout is not torch.strided
-            or tensor.requires_grad
-            or tensor.device.type != "cpu"
-            or tensor.is_quantized
-            or tensor.is_conj()
-            or tensor.is_neg()
-            or tensor.__dict__
-        ):
+        if _dispatch_keys(tensor).raw_repr() != _PLAIN or tensor.requires_grad:
             return tensor.__reduce_ex__(5)
+        dtype = tensor.dtype
         shape = tensor.shape
-        code = _CODE[tensor.dtype]
-        if not tensor.nbytes:
-            return tensor_at, (code, 0, 0, 0, *shape)
+        length = tensor.nbytes
+        if not length:
+            return tensor_at, (_CODE[dtype], 0, 0, 0, *shape)
         address = tensor.data_ptr()
-        base = tensor.untyped_storage().data_ptr()
+        start = int(tensor.storage_offset()) * dtype.itemsize
         if tensor.is_contiguous():
-            length = tensor.nbytes
-            region = self._use(base, address, length, tensor)
-            return tensor_at, (code, region.number, address - base, length, *shape)
+            return tensor_at, (_CODE[dtype], self._use(address - start, address, length), start, length, *shape)
         strides = tensor.stride()
-        length = tensor.element_size() * (1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)))
-        region = self._use(base, address, length, tensor)
-        return strided_at, (code, region.number, address - base, length, tuple(shape), strides)
+        length = dtype.itemsize * (1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)))
+        region = self._use(address - start, address, length)
+        return strided_at, (_CODE[dtype], region, start, length, tuple(shape), strides)
 
     def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
         length = storage.nbytes()
         if not length:
             return storage_at, (0, 0)
         base = storage.data_ptr()
-        return storage_at, (self._use(base, base, length, storage).number, length)
+        return storage_at, (self._use(base, base, length), length)
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage

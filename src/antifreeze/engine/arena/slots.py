@@ -37,7 +37,6 @@ class Event(Enum):
     OUTGROW = auto()
     LOSE_WRITER = auto()
     CONFIRM_DEATH = auto()
-    GIVE_UP = auto()
     LEND = auto()
     DISCARD = auto()
     RELEASE = auto()
@@ -53,7 +52,6 @@ MOVES: dict[tuple[State, Event], State] = {
     (State.LEASED, Event.OUTGROW): State.GONE,  # too small: the worker made a larger one instead
     (State.LEASED, Event.LOSE_WRITER): State.CONDEMNED,  # the writer may still be alive, so nobody may touch it
     (State.CONDEMNED, Event.CONFIRM_DEATH): State.FREE,
-    (State.CONDEMNED, Event.GIVE_UP): State.GONE,  # the writer cannot be killed (uninterruptible sleep)
     (State.FILLED, Event.LEND): State.LENT,  # the user's tensors point into it
     (State.FILLED, Event.DISCARD): State.FREE,  # copied out, or no longer wanted
     (State.LENT, Event.RELEASE): State.FREE,  # the last tensor died

@@ -24,17 +24,19 @@ _LAYOUT = "antifreeze.engine.arena.layout"
 
 
 def read_batch(
-    segment: Segment, parcel: Parcel, *, lend: Callable[[], Owner | None], find: Callable[[int], Any]
+    segment: Segment, parcel: Parcel, *, lend: Callable[[], Owner | None], find: Callable[[Any], Any]
 ) -> Any:
-    """The batch that a parcel describes; `find` gives the trainer's object of a number in it."""
-    table = array.array("q", segment.read(parcel.offset + parcel.structure_bytes, parcel.table_bytes))
-    memory = _SlotMemory(segment, table, lend)
-    structure = io.BytesIO(segment.read(parcel.offset, parcel.structure_bytes))
-    return _BatchUnpickler(structure, memory, find).load()
+    """The batch that a parcel describes; `find` gives the trainer's object behind a reference in it."""
+    description = segment.read(parcel.offset, parcel.structure_bytes + parcel.table_bytes)
+    table = array.array("q", description[parcel.structure_bytes :])
+    # A batch that is small altogether is copied in one piece.
+    block = segment.copy_out(0, parcel.offset) if 0 < parcel.offset < COPY_BELOW else None
+    memory = _SlotMemory(segment, table, lend, block)
+    return _BatchUnpickler(io.BytesIO(description), memory, find).load()
 
 
 class _BatchUnpickler(pickle.Unpickler):
-    def __init__(self, structure: io.BytesIO, memory: _SlotMemory, find: Callable[[int], Any]) -> None:
+    def __init__(self, structure: io.BytesIO, memory: _SlotMemory, find: Callable[[Any], Any]) -> None:
         super().__init__(structure, buffers=memory.buffers())
         self._memory = memory
         self._find = find
@@ -48,17 +50,24 @@ class _BatchUnpickler(pickle.Unpickler):
             return getattr(self._memory, name)
         return super().find_class(module, name)
 
-    def persistent_load(self, number: int) -> Any:
-        """An object of the trainer that a clean worker sent back by reference."""
-        return self._find(number)
+    def persistent_load(self, reference: Any) -> Any:
+        """An object of the trainer that came back by reference."""
+        return self._find(reference)
 
 
 class _SlotMemory:
     """The regions of one slot, lent or copied."""
 
-    def __init__(self, segment: Segment, table: array.array[int], lend: Callable[[], Owner | None]) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        table: array.array[int],
+        lend: Callable[[], Owner | None],
+        block: bytearray | None,
+    ) -> None:
         self._segment = segment
         self._table = table
+        self._block = block
         self._lend: Callable[[], Owner | None] | None = lend
         self._owner: Owner | None = None
         self._copied: dict[int, bytearray] = {}
@@ -99,6 +108,8 @@ class _SlotMemory:
         """(buffer, where the region's storage would begin in it): lent if it is large and the arena agrees, else copied."""
         place = 1 + 3 * region
         offset, low, length = self._table[place : place + 3]
+        if self._block is not None:
+            return self._block, offset - low
         if length >= COPY_BELOW:
             if self._lend is not None:
                 self._owner, self._lend = self._lend(), None

@@ -33,7 +33,7 @@ class StemHandle:
         control: Channel,
         lifeline: tuple[int, int],
         is_child: bool,
-        find: Callable[[int], Any],
+        find: Callable[[Any], Any],
     ) -> None:
         self.kind = kind
         """`grown` or `clean`."""
@@ -41,7 +41,7 @@ class StemHandle:
         self.pidfd = pidfd
         self.control = control
         self.find = find
-        """The trainer's object behind a number in a result."""
+        """The trainer's object behind a reference in a result."""
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from multiprocessing import util
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from antifreeze.engine.backends import process
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.stem import Stem, quieten
+from antifreeze.engine.crossing.results import find_inherited
 from antifreeze.engine.wire.channel import Channel, pair
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.errors import InternalError
 
 
 def grow(recipe: Recipe) -> StemHandle:
@@ -36,7 +37,7 @@ def grow(recipe: Recipe) -> StemHandle:
         control=Channel(ours, blocking=False),
         lifeline=lifeline,
         is_child=True,
-        find=_nothing_to_find,
+        find=functools.cache(find_inherited),  # it looks at every object of the program
     )
 
 
@@ -48,7 +49,3 @@ def _be_stem(control: Channel, recipe: Recipe, trainer: int, trainer_pid: int) -
         code = 0
     finally:
         os._exit(code)
-
-
-def _nothing_to_find(number: int) -> Any:
-    raise InternalError(f"a worker of a grown stem referred to object {number}, but nothing travelled by value")

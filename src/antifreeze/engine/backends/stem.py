@@ -82,7 +82,7 @@ class Stem:
         return True
 
     def _fork(self, worker: WorkerNo, channel: int, lifeline: int) -> None:
-        pid = os.fork()
+        pid = process.fork()
         if pid == 0:
             self._become_worker(worker, channel, lifeline)
         os.close(channel)

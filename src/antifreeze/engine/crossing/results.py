@@ -1,33 +1,68 @@
 """The way back: classes and functions of the trainer return as references, never as copies.
 
-cloudpickle alone would send a class by value, and the trainer would set the state of its own class to the worker's.
+A worker of a clean stem knows those that came to it by value, by their number. A worker of a grown stem has inherited
+the trainer's own, at the same addresses. cloudpickle alone would send a class by value: the trainer would get another
+class of the same name, or, worse, the worker's state set on its own.
 """
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
+import types
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import cloudpickle
 
-_numbers: dict[int, int] = {}
+Find = Callable[[Any], Any]
+"""The trainer's object behind a reference in a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A class or function that a forked worker has from the trainer: where it lies, and what to look for there."""
+
+    address: int
+    kind: str
+    module: str | None
+    name: str
+    by_value: bytes = field(repr=False)
+    """For the case that it is not the trainer's after all: a class can be made in a worker, too."""
+
+
+_numbers: dict[int, int] | None = None
 _kept: list[Any] = []
+_inherited: dict[int, tuple[Any, Inherited]] = {}
 
 
 def remember(objects: list[Any]) -> None:
-    """In the worker: these objects came from the trainer by value, in this order; they go back as their number."""
+    """In a clean stem: these objects came from the trainer by value, in this order; they go back as their number."""
+    global _numbers
     _kept.extend(objects)  # an id is good only while its object lives
-    _numbers.update({id(thing): number for number, thing in enumerate(objects)})
+    _numbers = {id(thing): number for number, thing in enumerate(objects)}
 
 
 class ResultPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles what plain pickle cannot: by value, but for what the trainer has already."""
 
-    def persistent_id(self, thing: Any) -> int | None:
-        """The trainer's number for this object, if it is one of the trainer's."""
-        return _numbers.get(id(thing))
+    def persistent_id(self, thing: Any) -> int | Inherited | None:
+        """A reference to this object, if it is the trainer's."""
+        if not isinstance(thing, type | types.FunctionType):
+            return None
+        if _numbers is not None:
+            return _numbers.get(id(thing))
+        return None if _is_importable(thing) else _reference(thing)
+
+
+def find_inherited(reference: Inherited) -> Any:
+    """In the trainer: the class or function that a worker has inherited, or a copy of one that it has made itself."""
+    for thing in gc.get_objects():
+        if id(thing) == reference.address and _describe(thing) == (reference.kind, reference.module, reference.name):
+            return thing
+    return pickle.loads(reference.by_value)
 
 
 def dump(thing: Any) -> bytes:
@@ -40,15 +75,43 @@ def dump(thing: Any) -> bytes:
         return stream.getvalue()
 
 
-class _ResultUnpickler(pickle.Unpickler):
-    find: Callable[[int], Any]
-
-    def persistent_load(self, number: int) -> Any:
-        return self.find(number)
-
-
-def load(raw: bytes, find: Callable[[int], Any]) -> Any:
-    """In the trainer: what `dump` made; `find` gives the trainer's object of a number."""
+def load(raw: bytes, find: Find) -> Any:
+    """In the trainer: what `dump` made."""
     unpickler = _ResultUnpickler(io.BytesIO(raw))
     unpickler.find = find
     return unpickler.load()
+
+
+class _ResultUnpickler(pickle.Unpickler):
+    find: Find
+
+    def persistent_load(self, reference: Any) -> Any:
+        return self.find(reference)
+
+
+def _reference(thing: Any) -> Inherited:
+    known = _inherited.get(id(thing))
+    if known is None:
+        known = thing, Inherited(id(thing), *_describe(thing), _by_value(thing))
+        _inherited[id(thing)] = known  # with the object, for an id is good only while it lives
+    return known[1]
+
+
+def _by_value(thing: Any) -> bytes:
+    try:
+        return cloudpickle.dumps(thing)  # type: ignore[no-any-return]
+    except Exception:  # what its globals hold may be anything; the address will do
+        return b""
+
+
+def _describe(thing: Any) -> tuple[str, str | None, str]:
+    name = getattr(thing, "__qualname__", "")
+    return type(thing).__name__, getattr(thing, "__module__", None), name if isinstance(name, str) else ""
+
+
+def _is_importable(thing: Any) -> bool:
+    try:
+        pickle.dumps(thing)
+    except Exception:  # pickle's ways to say no are many
+        return False
+    return True

@@ -45,13 +45,20 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
     if first.is_nested or first.layout is not torch.strided:
         # torch's own refusal, in torch's own words
         return torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    if type(first) is not torch.Tensor or first.device.type != "cpu":
+    if type(first) is not torch.Tensor or not first.is_cpu:
         return torch.stack(batch, 0)
-    shape = (len(batch), *first.shape)
     length = len(batch) * first.nbytes
-    out = _room(shape, first.dtype, length) if _room is not None and length >= IN_PLACE_FROM else None
-    if out is None:
-        out = torch.empty(shape, dtype=first.dtype)
+    if length >= IN_PLACE_FROM and _room is not None:
+        out = _room((len(batch), *first.shape), first.dtype, length)
+        if out is not None:
+            return _stack_into(out, batch)
+    stacked = torch.stack(batch, 0)
+    if stacked.dtype is first.dtype:
+        return stacked
+    return _stack_into(torch.empty(stacked.shape, dtype=first.dtype), batch)
+
+
+def _stack_into(out: torch.Tensor, batch: Any) -> torch.Tensor:
     try:
         return torch.stack(batch, 0, out=out)
     except RuntimeError:

@@ -1,0 +1,90 @@
+"""Which tickets go out now."""
+
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antifreeze.engine.flow.dispatch import Dispatch
+from antifreeze.engine.numbers import TicketNo, WorkerNo
+from antifreeze.engine.plan.ticket import Ticket
+
+
+def ticket(number: int) -> Ticket:
+    return Ticket(TicketNo(number), number, WorkerNo(0), number)
+
+
+def send_all(dispatch: Dispatch) -> list[int]:
+    numbers = []
+    while (sent := dispatch.next_to_send()) is not None:
+        numbers.append(int(sent.number))
+    return numbers
+
+
+def dispatch_of(count: int, *, window: int) -> Dispatch:
+    dispatch = Dispatch(window=window)
+    for number in range(count):
+        dispatch.add(ticket(number))
+    return dispatch
+
+
+def test_tickets_go_out_in_their_order_until_the_window_is_full() -> None:
+    dispatch = dispatch_of(5, window=3)
+    assert send_all(dispatch) == [0, 1, 2]
+    dispatch.done()
+    assert send_all(dispatch) == [3]
+
+
+def test_a_shrunken_window_holds_tickets_back_until_enough_batches_have_left() -> None:
+    dispatch = dispatch_of(9, window=4)
+    send_all(dispatch)
+    dispatch.shrink(2)
+    assert dispatch.window == 2
+    for _ in range(2):
+        dispatch.done()
+        assert send_all(dispatch) == []
+    dispatch.done()
+    assert send_all(dispatch) == [4]
+
+
+def test_the_window_never_grows_and_never_closes() -> None:
+    dispatch = Dispatch(window=3)
+    dispatch.shrink(8)
+    assert dispatch.window == 3
+    dispatch.shrink(0)
+    assert dispatch.window == 1
+
+
+@given(
+    window=st.integers(1, 6),
+    events=st.lists(st.one_of(st.sampled_from(["add", "send", "done"]), st.integers(-1, 7)), max_size=60),
+)
+def test_no_sequence_of_events_loses_repeats_or_reorders_a_ticket(window: int, events: list[str | int]) -> None:
+    dispatch = Dispatch(window=window)
+    waiting: deque[int] = deque()
+    added = under_way = 0
+    for event in events:
+        match event:
+            case "add":
+                dispatch.add(ticket(added))
+                waiting.append(added)
+                added += 1
+            case "done" if under_way:
+                dispatch.done()
+                under_way -= 1
+            case int(smaller):
+                dispatch.shrink(smaller)
+                window = max(1, min(window, smaller))
+        sent = dispatch.next_to_send() if event == "send" else None
+        if event == "send":
+            assert (sent is not None) == (bool(waiting) and under_way < window)
+        if sent is not None:
+            assert sent.number == waiting.popleft()
+            under_way += 1
+    while waiting:  # whatever happened: as batches leave, all tickets go out
+        for number in send_all(dispatch):
+            assert number == waiting.popleft()
+            under_way += 1
+        assert under_way
+        dispatch.done()
+        under_way -= 1

@@ -1,0 +1,491 @@
+"""The path of a batch, with workers, memory and time made up: no sequence of events loses, repeats or aliases a batch.
+
+`Trainer` is a state machine around a real `Epoch` and a real `Arena`. Its workers are lists of messages, its memory are
+objects that remember what was written into them, and its user checks everything that is still held after every step.
+"""
+
+import gc
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from antifreeze.engine import epoch as epoch_module
+from antifreeze.engine.arena import arena as arena_module
+from antifreeze.engine.arena.arena import SPARE, Arena
+from antifreeze.engine.arena.layout import Parcel
+from antifreeze.engine.arena.slots import State
+from antifreeze.engine.crossing import results
+from antifreeze.engine.epoch import Epoch
+from antifreeze.engine.numbers import SlotNo, WorkerNo
+from antifreeze.engine.pool.pool import Heard, Lost, StemSaid
+from antifreeze.engine.wire.messages import Born, Failed, Filled, Unfit, Work
+from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
+
+
+class WouldWait(Exception):
+    """Nothing has arrived: the real pool would sleep now."""
+
+
+class Memory:
+    """One piece of shared memory, seen by the trainer and by workers alike."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.content: Any = None
+        self.is_large = False
+
+
+class Owner:
+    """Stands for the memory that tensors point into; dies with the last of them."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+
+class FakeSegment:
+    """A mapping of some memory into the trainer."""
+
+    open_descriptors: dict[int, Memory]
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.memory = self.open_descriptors[fd]
+        assert self.memory.size == size
+        self.fd = fd
+        self.size = size
+
+    def owner(self) -> Owner:
+        return Owner(self.memory)
+
+    def close_descriptor(self) -> None:
+        del self.open_descriptors[self.fd]
+
+
+def fake_read_batch(segment: FakeSegment, parcel: Parcel, *, lend: Callable[[], Owner | None], find: Any) -> Any:
+    owner = lend() if segment.memory.is_large else None
+    return Batch(segment.memory.content, owner)
+
+
+@dataclass
+class Batch:
+    """What the user gets; its content is in lent memory, or in memory of its own."""
+
+    content: Any
+    owner: Owner | None
+
+
+class FakeWorker:
+    def __init__(self) -> None:
+        self.inbox: deque[tuple[Work, list[Memory]]] = deque()
+        self.outbox: deque[tuple[Any, list[int]]] = deque()
+        self.mapped: dict[SlotNo, Memory] = {}
+        self.known_pid = 4711
+
+
+class FakePool:
+    """Workers that do their work when they are told to, and a memory that notices misuse."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = [FakeWorker() for _ in range(workers)]
+        self.stem = SimpleNamespace(find=None)
+        self.open_descriptors: dict[int, Memory] = {}
+        self.other_events: deque[Any] = deque()
+        self.is_stopped = False
+        self._next_fd = count(100)
+
+    def send(self, worker: WorkerNo, message: Work, descriptors: tuple[int, ...] = ()) -> None:
+        self.workers[worker].inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
+
+    def try_receive(self, worker: WorkerNo) -> Heard | None:
+        outbox = self.workers[worker].outbox
+        return Heard(worker, *outbox.popleft()) if outbox else None
+
+    def wait(self, *, deadline: float) -> list[Any]:
+        events = [self.other_events.popleft()] if self.other_events else []
+        for number, worker in enumerate(self.workers):
+            while worker.outbox:
+                events.append(Heard(WorkerNo(number), *worker.outbox.popleft()))
+        if not events:
+            raise WouldWait
+        return events
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def take_work(self, number: int) -> tuple[Work, Memory | None]:
+        """What a worker does with a message before it fetches: forget, map."""
+        worker = self.workers[number]
+        work, memories = worker.inbox.popleft()
+        for slot in work.forget:
+            worker.mapped.pop(slot, None)
+        if work.slot is None:
+            return work, None
+        if memories:
+            worker.mapped[work.slot] = memories[0]
+        return work, worker.mapped[work.slot]
+
+    def fill(self, number: int, *, size: int, is_large: bool, check: Callable[[Memory], None]) -> None:
+        """The worker makes the batch: in its slot, or in memory of its own if that is too small."""
+        work, memory = self.take_work(number)
+        made: list[int] = []
+        if memory is None or memory.size < size:
+            memory = Memory(size)
+            made = [next(self._next_fd)]
+            self.open_descriptors[made[0]] = memory
+        check(memory)
+        memory.content, memory.is_large = work.index, is_large
+        answer = Filled(work.ticket, 0, 0, 0, size if made else 0)
+        self.workers[number].outbox.append((answer, made))
+
+    def fail(self, number: int) -> None:
+        work, _ = self.take_work(number)
+        self.workers[number].outbox.append((Failed(work.ticket, results.dump(KeyError(work.index))), []))
+
+    def busy_workers(self) -> list[int]:
+        return [number for number, worker in enumerate(self.workers) if worker.inbox]
+
+
+def make_epoch(*, workers: int = 2, prefetch: int = 2, budget_bytes: int = 1000) -> tuple[Epoch, FakePool, Arena]:
+    pool = FakePool(workers)
+    arena = Arena(window=workers * prefetch, budget_bytes=budget_bytes)
+    return Epoch(pool, arena, workers=workers, window=workers * prefetch), pool, arena  # type: ignore[arg-type]
+
+
+class MadeUp:
+    """While this lasts, the arena's memory is made up, and nothing is said to the user."""
+
+    def __init__(self, pool: FakePool) -> None:
+        kind = type("Segment", (FakeSegment,), {"open_descriptors": pool.open_descriptors})
+        self._patches = [
+            mock.patch.object(arena_module, "Segment", kind),
+            mock.patch.object(arena_module, "read_batch", fake_read_batch),
+            mock.patch.object(epoch_module, "say_once", lambda _: None),
+        ]
+
+    def __enter__(self) -> None:
+        for patch in self._patches:
+            patch.start()
+
+    def __exit__(self, *_: object) -> None:
+        for patch in self._patches:
+            patch.stop()
+
+
+class Trainer(RuleBasedStateMachine):
+    @initialize(workers=st.integers(1, 3), prefetch=st.integers(1, 3), budget=st.integers(1, 100))
+    def start(self, workers: int, prefetch: int, budget: int) -> None:
+        self.epoch, self.pool, self.arena = make_epoch(workers=workers, prefetch=prefetch, budget_bytes=budget)
+        self.budget = budget
+        self.made_up = MadeUp(self.pool)
+        self.made_up.__enter__()
+        self.planned: list[Any] = []
+        self.numbers = count()
+        self.is_begun = False
+        self.held: list[tuple[Any, Batch]] = []
+        self.seen_by_a_child: set[Memory] = set()
+
+    # --- what the user does
+
+    @rule(length=st.integers(0, 12))
+    def begin_an_epoch(self, length: int) -> None:
+        self.planned = [next(self.numbers) for _ in range(length)]
+        self.drawn: list[int] = []
+
+        def indices() -> Iterator[int]:
+            for index in self.planned:
+                self.drawn.append(index)
+                yield index
+
+        self.epoch.begin(indices().__next__)
+        self.delivered = 0
+        self.is_begun = True
+
+    @precondition(lambda self: self.is_begun)
+    @rule(keep=st.booleans())
+    def ask_for_a_batch(self, keep: bool) -> None:
+        self.next_batch(keep=keep)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def drop_a_batch(self, data: Any) -> None:
+        self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+
+    @rule()
+    def fork(self) -> None:
+        self.arena.note_fork()
+        self.seen_by_a_child.update(batch.owner.memory for _, batch in self.held if batch.owner)
+
+    # --- what workers do
+
+    @precondition(lambda self: self.pool.busy_workers())
+    @rule(data=st.data(), size=st.integers(1, 60), is_large=st.booleans())
+    def fill_a_slot(self, data: Any, size: int, is_large: bool) -> None:
+        number = data.draw(st.sampled_from(self.pool.busy_workers()))
+        self.pool.fill(number, size=size, is_large=is_large, check=self.may_write)
+
+    @precondition(lambda self: self.pool.busy_workers())
+    @rule(data=st.data())
+    def raise_an_error(self, data: Any) -> None:
+        self.pool.fail(data.draw(st.sampled_from(self.pool.busy_workers())))
+
+    # --- what must hold
+
+    def may_write(self, memory: Memory) -> None:
+        assert all(batch.owner is None or batch.owner.memory is not memory for _, batch in self.held)
+        assert memory not in self.seen_by_a_child
+        undelivered = [
+            self.arena._segments[arrived.slot].memory  # type: ignore[attr-defined]
+            for arrived in self.epoch._delivery._arrived.values()
+            if isinstance(arrived, epoch_module.Full)
+        ]
+        assert memory not in undelivered
+        on_their_way = [
+            self.pool.open_descriptors[made[0]] for worker in self.pool.workers for _, made in worker.outbox if made
+        ]
+        assert memory not in on_their_way or memory.content is None
+
+    def next_batch(self, *, keep: bool) -> bool:
+        """Ask for a batch, and check it; False at the end of the epoch."""
+        expected = self.planned[self.delivered] if self.delivered < len(self.planned) else None
+        spare = self.arena._spare
+        try:
+            batch = self.epoch.next_batch()
+        except WouldWait:
+            assert expected is not None
+            assert self.pool.busy_workers(), "waits for an answer that nobody owes: stuck"
+            return True
+        except StopIteration:
+            assert expected is None
+            return False
+        except KeyError as error:
+            assert error.args[0] == expected or str(expected) in str(error)
+            assert any(f"batch {self.delivered}" in note for note in error.__notes__)
+        else:
+            assert batch.content == expected
+            if batch.owner is not None:
+                assert self.arena._books.lent <= max(spare, self.arena._spare)
+            if keep:
+                self.held.append((expected, batch))
+        self.delivered += 1
+        # The sampler has been advanced exactly as often as torch advances it.
+        assert len(self.drawn) == min(len(self.planned), self.delivered + self.epoch._window)
+        return True
+
+    @invariant()
+    def what_the_user_holds_is_unchanged(self) -> None:
+        for content, batch in self.held:
+            assert batch.owner is None or batch.owner.memory.content == content
+
+    @invariant()
+    def slots_are_lent_within_the_rule(self) -> None:
+        assert self.arena._books.lent <= SPARE
+
+    @invariant()
+    def there_is_one_descriptor_per_slot(self) -> None:
+        on_their_way = sum(len(made) for worker in self.pool.workers for _, made in worker.outbox)
+        assert len(self.pool.open_descriptors) == len(self.arena._books) + on_their_way
+
+    @invariant()
+    def the_window_holds(self) -> None:
+        assert self.epoch._dispatch._under_way <= self.epoch._window
+        assert 1 <= self.epoch._dispatch.window <= self.epoch._window
+
+    def teardown(self) -> None:
+        if not hasattr(self, "made_up"):
+            return
+        try:
+            self.finish()
+        finally:
+            self.made_up.__exit__()
+            self.epoch.close()
+            self.held.clear()
+
+    def finish(self) -> None:
+        """From any state: if workers answer, the epoch ends; then all memory that is not lent is free."""
+        if not self.is_begun:
+            return
+        while self.next_batch(keep=False):
+            for number in self.pool.busy_workers():
+                self.pool.fill(number, size=1, is_large=True, check=self.may_write)
+        # Outcomes of broken-off epochs may still be on their way.
+        while any(worker.inbox or worker.outbox for worker in self.pool.workers):
+            for number in self.pool.busy_workers():
+                self.pool.fill(number, size=1, is_large=False, check=self.may_write)
+            for number, worker in enumerate(self.pool.workers):
+                while worker.outbox:
+                    self.epoch._receive(Heard(WorkerNo(number), *worker.outbox.popleft()))
+        books = self.arena._books
+        self.arena._collect()
+        assert self.epoch._dispatch._under_way == 0
+        assert not self.epoch._leases
+        assert not books.slots_in(State.LEASED, State.FILLED, State.CONDEMNED)
+        lent = {id(batch.owner) for _, batch in self.held if batch.owner}
+        assert len(books.slots_in(State.LENT, State.SHARED)) == len(lent)
+        self.held.clear()
+        gc.collect(0)
+        self.arena._collect()
+        assert len(books.slots_in(State.FREE)) == len(books)
+        assert books.total_bytes <= self.budget or len(books) == 1
+        assert len(books) <= self.epoch._window + SPARE
+
+
+TestTrainer = Trainer.TestCase
+TestTrainer.settings = settings(deadline=None, max_examples=80, stateful_step_count=50)
+
+
+# --- exact behaviour
+
+
+@pytest.fixture
+def made_up() -> Iterator[tuple[Epoch, FakePool, Arena]]:
+    epoch, pool, arena = make_epoch()
+    with MadeUp(pool):
+        yield epoch, pool, arena
+        epoch.close()
+
+
+def fill_all(pool: FakePool, *, size: int = 10) -> None:
+    while busy := pool.busy_workers():
+        for number in busy:
+            pool.fill(number, size=size, is_large=True, check=lambda _: None)
+
+
+def test_as_many_batches_are_planned_ahead_as_torch_plans(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    sampler = iter(range(9))
+    epoch.begin(sampler.__next__)
+    assert [work.index for work, _ in pool.workers[0].inbox] == [0, 2]
+    assert [work.index for work, _ in pool.workers[1].inbox] == [1, 3]
+    fill_all(pool)
+    assert epoch.next_batch().content == 0
+    assert next(sampler) == 5
+
+
+def test_batches_leave_in_plan_order_whoever_is_first(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(4)).__next__)
+    for number in (1, 1, 0, 0):
+        pool.fill(number, size=10, is_large=False, check=lambda _: None)
+    assert [epoch.next_batch().content for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(StopIteration):
+        epoch.next_batch()
+
+
+def test_an_error_of_a_worker_says_where_it_was_and_the_epoch_goes_on(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter([[7, 8], [9]]).__next__)
+    pool.fail(0)
+    fill_all(pool)
+    with pytest.raises(KeyError) as caught:
+        epoch.next_batch()
+    assert caught.value.__notes__ == ["antifreeze: worker 0 (pid 4711), batch 0, samples 7, 8"]
+    assert epoch.next_batch().content == [9]
+
+
+def test_an_error_that_cannot_be_rebuilt_is_told_as_text(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(1)).__next__)
+    work, _ = pool.take_work(0)
+    pool.workers[0].outbox.append((Failed(work.ticket, b"not a pickle"), []))
+    with pytest.raises(SampleFailed, match="could not be rebuilt here"):
+        epoch.next_batch()
+
+
+@pytest.mark.parametrize(
+    ("exitcode", "kind", "words"),
+    [
+        (3, WorkerCrashed, r"DataLoader worker \(pid\(s\) 99\) exited unexpectedly with exit code 3"),
+        (0, WorkerCrashed, "exited unexpectedly with exit code 0"),
+        (None, WorkerCrashed, "an exit code that nobody could read"),
+        (-signal.SIGSEGV, WorkerCrashed, r"DataLoader worker \(pid 99\) is killed by signal: Segmentation fault"),
+        (-signal.SIGKILL, WorkerKilled, r"DataLoader worker \(pid 99\) is killed by signal: Killed"),
+    ],
+)
+def test_a_lost_worker_ends_the_epoch_for_good(
+    made_up: tuple[Epoch, FakePool, Arena], exitcode: int | None, kind: type[WorkerLost], words: str
+) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    pool.fill(0, size=10, is_large=False, check=lambda _: None)
+    epoch.next_batch()
+    pool.other_events.append(Lost(WorkerNo(1), 99, exitcode))
+    for _ in range(2):
+        with pytest.raises(kind, match=words) as caught:
+            epoch.next_batch()
+        error = caught.value
+        assert type(error) is kind
+        assert (error.worker, error.pid, error.exitcode, error.batch) == (1, 99, exitcode, 1)
+        assert error.where == "worker 1, batch 1, sample 1"
+    assert pool.is_stopped
+
+
+def test_a_worker_that_was_never_born_is_lost_too(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    pool.other_events.append(Lost(WorkerNo(0), None, None))
+    with pytest.raises(WorkerCrashed, match="its stem ended before it was born"):
+        epoch.next_batch()
+
+
+def test_a_stem_that_cannot_rebuild_the_dataset_ends_the_epoch_with_its_reason(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    pool.other_events.append(StemSaid(Unfit(results.dump(CannotCross("dataset.x cannot be sent")))))
+    for _ in range(2):
+        with pytest.raises(CannotCross, match=r"dataset\.x"):
+            epoch.next_batch()
+
+
+def test_an_epoch_that_was_closed_says_so(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    epoch.close()
+    with pytest.raises(RuntimeError, match="have been shut down"):
+        epoch.next_batch()
+    assert pool.is_stopped
+
+
+def test_what_a_worker_cannot_say_is_a_bug_of_ours(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    pool.workers[0].outbox.append((Born(WorkerNo(0), 1), []))
+    with pytest.raises(InternalError, match="worker 0 said Born"):
+        epoch.next_batch()
+
+
+def test_a_slot_that_was_never_given_cannot_be_filled(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    work, _ = pool.take_work(0)
+    pool.workers[0].outbox.append((Filled(work.ticket, 0, 0, 0, 0), []))
+    with pytest.raises(InternalError, match="a slot that it did not have"):
+        epoch.next_batch()
+
+
+def test_the_window_shrinks_when_batches_are_too_large_for_the_budget(
+    monkeypatch: pytest.MonkeyPatch, made_up: tuple[Epoch, FakePool, Arena]
+) -> None:
+    epoch, pool, arena = made_up
+    said: list[str] = []
+    monkeypatch.setattr(epoch_module, "say_once", said.append)
+    epoch.begin(iter(range(20)).__next__)
+    fill_all(pool, size=arena.budget_bytes // 2)
+    assert [epoch.next_batch().content for _ in range(4)] == [0, 1, 2, 3]
+    assert epoch._dispatch.window == 2
+    assert sum(len(worker.inbox) for worker in pool.workers) == 2
+    assert "prefetching 2 at a time instead of 4" in said[0]
+    for expected in range(4, 20):
+        fill_all(pool, size=arena.budget_bytes // 2)
+        assert epoch.next_batch().content == expected
+        assert arena._books.total_bytes <= arena.budget_bytes
