@@ -1,0 +1,310 @@
+"""The trainer's side of the shared memory: real memory, no workers."""
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from antifreeze.engine.arena import arena as arena_module
+from antifreeze.engine.arena import segment as memory
+from antifreeze.engine.arena.arena import SPARE, Arena, Lease
+from antifreeze.engine.arena.layout import Parcel, SlotWriter
+from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.slots import State
+from antifreeze.engine.arena.views import COPY_BELOW
+from antifreeze.engine.crossing.results import ResultPickler
+from antifreeze.engine.numbers import SlotNo, WorkerNo
+from antifreeze.errors import InternalError
+
+SIZE = 2 * COPY_BELOW
+"""A batch of this many bytes is lent; its slot has one chunk more."""
+SLOT_BYTES = 3 * memory.CHUNK
+
+
+def descriptors() -> set[str]:
+    return {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
+
+
+class Setting:
+    """An arena and one worker that answers at once."""
+
+    def __init__(self, *, window: int = 4, budget_bytes: int = 100 * SLOT_BYTES) -> None:
+        self.arena = Arena(window=window, budget_bytes=budget_bytes)
+        self.mapped: dict[SlotNo, Segment] = {}
+        self._writer = SlotWriter(ResultPickler)
+
+    def lease(self, worker: int = 0) -> Lease:
+        lease = self.arena.lease(WorkerNo(worker))
+        for slot in lease.forget:
+            self.mapped.pop(slot, None)
+        return lease
+
+    def fill(self, lease: Lease, value: int, *, size: int = SIZE) -> tuple[SlotNo, Parcel]:
+        """The worker makes a batch, and the trainer hears of it."""
+        given = None
+        if lease.slot is not None:
+            if lease.descriptor is not None:
+                given = Segment(os.dup(lease.descriptor), lease.size)
+                given.close_descriptor()
+                self.mapped[lease.slot] = given
+            given = self.mapped[lease.slot]
+        self._writer._largest = 0
+        self._writer.begin(given)
+        segment, parcel = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
+        if segment is given:
+            assert lease.slot is not None
+            self.arena.fill(lease.slot)
+            return lease.slot, parcel
+        return self.arena.adopt(segment.fd, segment.size, instead_of=lease.slot), parcel
+
+    def batch(self, value: int, *, size: int = SIZE) -> torch.Tensor:
+        slot, parcel = self.fill(self.lease(), value, size=size)
+        return self.open(slot, parcel)
+
+    def open(self, slot: SlotNo, parcel: Parcel) -> Any:
+        return self.arena.open(slot, parcel, lambda _: None)
+
+    def is_lent(self, tensor: torch.Tensor) -> bool:
+        spans = [(each.address, each.address + each.size) for each in self.arena._segments.values()]
+        return any(low <= tensor.data_ptr() < high for low, high in spans)
+
+    @property
+    def slots(self) -> int:
+        return len(self.arena._books)
+
+    def states(self) -> list[str]:
+        books = self.arena._books
+        return sorted(state.name for state in State for _ in books.slots_in(state))
+
+
+@pytest.fixture
+def setting() -> Iterator[Setting]:
+    made = Setting()
+    yield made
+    made.arena.close()
+
+
+def test_the_first_lease_is_for_memory_of_the_workers_own_making(setting: Setting) -> None:
+    assert setting.lease() == Lease(None, 0, None, ())
+
+
+def test_an_adopted_slot_is_lent_then_free_then_leased_with_its_descriptor_once(setting: Setting) -> None:
+    tensor = setting.batch(1)
+    assert setting.is_lent(tensor)
+    assert setting.states() == ["LENT"]
+    assert setting.lease().slot is None
+    del tensor
+    lease = setting.lease()
+    assert lease.slot is not None and lease.size == SLOT_BYTES and lease.descriptor is not None
+    setting.arena.hand_back(lease.slot)
+    again = setting.lease()
+    assert again.slot == lease.slot and again.descriptor is None
+    setting.arena.hand_back(lease.slot)
+    other = setting.lease(worker=1)
+    assert other.slot == lease.slot and other.descriptor is not None
+
+
+def test_a_slot_of_small_tensors_is_free_as_soon_as_it_is_opened(setting: Setting) -> None:
+    tensor = setting.batch(1, size=100)
+    assert setting.states() == ["FREE"]
+    assert tensor.eq(1).all()
+
+
+def test_a_batch_that_cannot_be_opened_leaves_its_slot_free(setting: Setting) -> None:
+    slot, parcel = setting.fill(setting.lease(), 1)
+    with pytest.raises(Exception):  # noqa: B017 - whatever pickle says
+        setting.open(slot, Parcel(parcel.offset + 1, parcel.structure_bytes, parcel.table_bytes))
+    assert setting.states() == ["FREE"]
+
+
+def test_slots_are_lent_within_the_rule_and_further_batches_are_copied(setting: Setting) -> None:
+    kept = [setting.batch(value) for value in range(SPARE + 4)]
+    assert [setting.is_lent(tensor) for tensor in kept] == [True] * SPARE + [False] * 4
+    assert [int(tensor[0]) for tensor in kept] == list(range(SPARE + 4))
+    assert all(tensor.eq(value).all() for value, tensor in enumerate(kept))
+    del kept[0]
+    kept.append(setting.batch(99))
+    assert setting.is_lent(kept[-1])
+
+
+def test_however_many_batches_the_user_keeps_slots_and_descriptors_stay_few(setting: Setting) -> None:
+    before = descriptors()
+    kept = [setting.batch(value % 250) for value in range(30)]
+    assert setting.slots <= SPARE + 1
+    assert len(descriptors() - before) == setting.slots
+    assert all(tensor.eq(value % 250).all() for value, tensor in enumerate(kept))
+
+
+def test_in_a_calm_run_the_same_slots_are_used_for_ever(setting: Setting) -> None:
+    tensor = setting.batch(0)
+    for value in range(1, 40):
+        tensor = setting.batch(value)  # holds the last one while it asks for the next, as a loop does
+        assert setting.is_lent(tensor)
+    assert setting.slots == 2
+    assert tensor.eq(39).all()
+
+
+def test_a_slot_that_is_too_small_is_replaced_and_the_worker_told_to_forget_it(setting: Setting) -> None:
+    before = descriptors()
+    setting.batch(1)
+    setting.batch(1)
+    (small,) = setting.arena._segments
+    assert small in setting.mapped
+    tensor = setting.batch(2, size=4 * SIZE)
+    assert setting.is_lent(tensor) and tensor.eq(2).all()
+    assert small not in setting.arena._segments
+    assert setting.lease().forget == (small,)
+    assert len(descriptors() - before) == 1
+
+
+def test_a_batch_may_be_released_by_another_thread(setting: Setting) -> None:
+    held = [setting.batch(1)]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert setting.lease().slot is not None
+    assert setting.states() == ["LEASED"]
+
+
+def test_a_batch_may_be_released_by_the_garbage_collector(setting: Setting) -> None:
+    cycle: list[Any] = [setting.batch(1)]
+    cycle.append(cycle)
+    del cycle
+    assert setting.states() == ["LENT"]
+    gc.collect()
+    assert setting.lease().slot is not None
+
+
+def test_a_batch_that_is_released_while_another_is_opened_is_taken_back_later(setting: Setting) -> None:
+    kept = [setting.batch(value) for value in range(SPARE)]
+    lease = setting.lease()
+    slot, parcel = setting.fill(lease, 9)
+    kept.clear()
+    assert setting.is_lent(setting.open(slot, parcel))  # for it looks again before it refuses
+
+
+def test_memory_that_a_child_of_the_trainer_sees_is_never_written_again(setting: Setting) -> None:
+    before = descriptors()
+    tensor = setting.batch(1)
+    (slot,) = setting.arena._segments
+    setting.arena.note_fork()
+    setting.arena.note_fork()
+    assert setting.states() == ["SHARED"]
+    assert tensor.eq(1).all()
+    del tensor
+    lease = setting.lease()
+    assert lease.slot is None
+    assert setting.slots == 0
+    assert setting.arena._books.state(slot) is State.GONE
+    assert descriptors() == before
+
+
+def test_a_slot_released_before_a_fork_is_free_after_it(setting: Setting) -> None:
+    tensor = setting.batch(1)
+    del tensor
+    setting.arena.note_fork()
+    assert setting.states() == ["FREE"]
+
+
+def test_slots_that_a_fork_has_spoilt_do_not_count_as_lent(setting: Setting) -> None:
+    kept = [setting.batch(value) for value in range(SPARE)]
+    setting.arena.note_fork()
+    tensor = setting.batch(9)
+    assert setting.is_lent(tensor)
+    assert all(each.eq(value).all() for value, each in enumerate(kept))
+
+
+def test_every_arena_hears_of_a_fork() -> None:
+    settings = [Setting(), Setting()]
+    kept = [each.batch(1) for each in settings]
+    arena_module._before_fork()
+    assert [each.states() for each in settings] == [["SHARED"], ["SHARED"]]
+    for each in settings:
+        each.arena.close()
+    assert all(tensor.eq(1).all() for tensor in kept)
+
+
+def test_the_window_shrinks_with_the_budget_and_one_slot_to_lend_remains() -> None:
+    setting = Setting(window=8, budget_bytes=3 * SLOT_BYTES)
+    assert setting.arena.window == 8
+    kept = [setting.batch(value) for value in range(5)]
+    assert setting.arena.window == 2
+    assert [setting.is_lent(tensor) for tensor in kept] == [True, False, False, False, False]
+    assert setting.arena._books.total_bytes <= setting.arena.budget_bytes
+    setting.arena.close()
+
+
+def test_a_batch_beyond_the_budget_still_passes_one_at_a_time() -> None:
+    setting = Setting(window=8, budget_bytes=SLOT_BYTES // 2)
+    for value in range(5):
+        tensor = setting.batch(value)
+        assert tensor.eq(value).all()
+        assert not setting.is_lent(tensor)
+        assert setting.slots == 1
+    assert setting.arena.window == 1
+    setting.arena.close()
+
+
+def test_the_window_comes_back_when_batches_become_small_again() -> None:
+    setting = Setting(window=4, budget_bytes=4 * SLOT_BYTES)
+    setting.batch(1, size=3 * SIZE)
+    assert setting.arena.window < 4
+    slots = [setting.fill(Lease(None, 0, None, ()), value, size=10) for value in range(3)]
+    assert setting.arena.window == 4
+    for slot, parcel in slots:
+        assert setting.open(slot, parcel) is not None
+    setting.arena.close()
+
+
+def test_slots_beyond_window_and_spare_are_let_go() -> None:
+    setting = Setting(window=1)
+    slots = [setting.fill(Lease(None, 0, None, ()), value) for value in range(8)]
+    for slot, _ in slots:
+        setting.arena.discard(slot)
+    assert setting.states() == ["FREE"] * (1 + SPARE)
+    setting.arena.close()
+
+
+def test_the_slot_of_a_lost_worker_is_not_reused_before_its_death_is_confirmed(setting: Setting) -> None:
+    setting.batch(1, size=10)
+    lease = setting.lease()
+    assert lease.slot is not None
+    setting.arena.lose_writer(WorkerNo(0), lease.slot)
+    assert setting.states() == ["CONDEMNED"]
+    assert setting.lease(worker=1).slot is None
+    setting.arena.confirm_death(lease.slot)
+    again = setting.lease()
+    assert again.slot == lease.slot
+    assert again.descriptor is not None  # the next worker of that number has not got it
+
+
+def test_what_is_not_in_the_table_is_a_bug_of_ours(setting: Setting) -> None:
+    slot, _ = setting.fill(setting.lease(), 1)
+    with pytest.raises(InternalError):
+        setting.arena.fill(slot)
+    with pytest.raises(InternalError):
+        setting.arena.hand_back(slot)
+
+
+def test_batches_outlive_the_arena() -> None:
+    before = descriptors()
+    setting = Setting()
+    kept = [setting.batch(value) for value in range(SPARE)]
+    setting.fill(setting.lease(), 9)
+    setting.arena.close()
+    setting.arena.close()
+    assert descriptors() == before
+    del setting
+    gc.collect()
+    assert all(tensor.eq(value).all() for value, tensor in enumerate(kept))
+    kept.clear()  # nobody is there any more to take them back
+
+
+def test_an_arena_can_say_how_it_is(setting: Setting) -> None:
+    tensor = setting.batch(1)
+    assert repr(setting.arena).startswith("<Arena 1 slots, 1 lent, 0 of ")
+    del tensor

@@ -1,0 +1,388 @@
+"""A slot → the batch in it: whatever was written is read, bit for bit, lent or copied."""
+
+import gc
+import pickle
+import re
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from antifreeze.engine.arena.layout import DTYPES, SlotWriter
+from antifreeze.engine.arena.segment import Owner, Segment
+from antifreeze.engine.arena.views import COPY_BELOW, read_batch
+from antifreeze.engine.crossing.results import ResultPickler
+
+LARGE = COPY_BELOW
+FLOATS = COPY_BELOW // 4
+"""As many floats as are lent."""
+
+
+class Reader:
+    """Writes batches, reads them back, and counts what it lends."""
+
+    def __init__(self, *, lends: bool = True) -> None:
+        self.lends = lends
+        self.owners: list[weakref.ref[Owner]] = []
+        self._writer = SlotWriter(ResultPickler)
+
+    def through(self, batch: Any) -> Any:
+        self._writer.begin(None)
+        self.segment, parcel = self._writer.write(batch)
+        self.segment.close_descriptor()
+        return read_batch(self.segment, parcel, lend=self._lend, find=lambda reference: reference)
+
+    def _lend(self) -> Owner | None:
+        if not self.lends:
+            return None
+        owner = self.segment.owner()
+        self.owners.append(weakref.ref(owner))
+        return owner
+
+    def is_lent(self, thing: torch.Tensor | np.ndarray) -> bool:
+        address = thing.data_ptr() if isinstance(thing, torch.Tensor) else thing.ctypes.data
+        return self.segment.address <= address < self.segment.address + self.segment.size
+
+
+def bits(tensor: torch.Tensor) -> bytes:
+    dense = torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
+    return bytes(dense.reshape(-1).view(torch.uint8).numpy())
+
+
+def assert_same(result: Any, expected: Any) -> None:
+    assert type(result) is type(expected)
+    if isinstance(expected, torch.Tensor):
+        assert (result.dtype, result.shape, result.layout) == (expected.dtype, expected.shape, expected.layout)
+        assert result.requires_grad == expected.requires_grad
+        if expected.numel() > 1:
+            assert [s for s, n in zip(result.stride(), result.shape, strict=True) if n > 1] == [
+                s for s, n in zip(expected.stride(), expected.shape, strict=True) if n > 1
+            ]
+        if expected.numel():
+            assert bits(result) == bits(expected)
+    elif isinstance(expected, np.ndarray):
+        pickled = pickle.loads(pickle.dumps(expected, 5))  # numpy forgets byte order and read-only of strided arrays
+        assert (result.dtype, result.shape, result.flags.writeable) == (
+            pickled.dtype,
+            pickled.shape,
+            pickled.flags.writeable,
+        )
+        assert result.tobytes() == pickled.tobytes()
+    elif isinstance(expected, dict):
+        assert list(result) == list(expected)
+        for key in expected:
+            assert_same(result[key], expected[key])
+    elif isinstance(expected, list | tuple):
+        assert len(result) == len(expected)
+        for one, other in zip(result, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert result == expected
+
+
+TENSOR_DTYPES = [
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool, torch.uint16, torch.uint32),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+    *(torch.float8_e4m3fn, torch.float8_e5m2, torch.uint64),
+]
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> torch.Tensor:
+    dtype = draw(st.sampled_from(TENSOR_DTYPES))
+    shape = draw(st.lists(st.integers(0, 5), max_size=3))
+    length = int(np.prod(shape)) * dtype.itemsize
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 1000)))
+    raw = torch.randint(0, 2 if dtype is torch.bool else 256, (length,), dtype=torch.uint8, generator=generator)
+    tensor = (raw.view(dtype) if length else torch.empty(0, dtype=dtype)).reshape(shape)
+    for how in draw(st.lists(st.sampled_from(["transpose", "step", "tail", "expand", "select"]), max_size=2)):
+        if tensor.dim() == 0:
+            break
+        match how:
+            case "transpose":
+                tensor = tensor.transpose(0, -1)
+            case "step":
+                tensor = tensor[::2]
+            case "tail":
+                tensor = tensor[min(1, len(tensor)) :]
+            case "expand":
+                tensor = tensor.unsqueeze(0).expand(3, *tensor.shape)
+            case "select" if len(tensor):
+                tensor = tensor[-1]
+    return tensor
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> np.ndarray:
+    dtype = draw(st.sampled_from(["u1", "i4", "i8", "f2", "f8", "c16", "?", "S3", "U2", "M8[s]", ">i4"]))
+    shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    array = np.arange(int(np.prod(shape))).astype("i8").astype(dtype).reshape(shape)
+    if draw(st.booleans()):
+        array = np.asfortranarray(array)
+    if draw(st.booleans()) and array.ndim:
+        array = array[::-1]
+    if draw(st.booleans()):
+        array.flags.writeable = False
+    return array
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+BATCHES = st.recursive(
+    tensors() | arrays() | SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(batch=BATCHES, lends=st.booleans())
+def test_any_structure_arrives_bit_for_bit(batch: Any, lends: bool) -> None:
+    assert_same(Reader(lends=lends).through(batch), batch)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted), min_size=1, max_size=6),
+    factor=st.sampled_from([1, FLOATS]),
+    lends=st.booleans(),
+)
+@example(spans=[[0, 40], [3, 5]], factor=1, lends=True)
+@example(spans=[[3, 5], [0, 40]], factor=1, lends=True)
+@example(spans=[[5, 9], [0, 2], [20, 40]], factor=FLOATS, lends=False)
+def test_tensors_over_one_storage_stay_over_one_storage_in_any_order(
+    spans: list[list[int]], factor: int, lends: bool
+) -> None:
+    whole = torch.arange(40 * factor, dtype=torch.float32)
+    batch = [whole[low * factor : high * factor] for low, high in spans]
+    result = Reader(lends=lends).through(batch)
+    assert_same(result, batch)
+    filled = [part.numel() > 0 for part in batch]
+    for one, has_one in enumerate(filled):
+        for other, has_other in enumerate(filled):
+            if has_one and has_other:
+                assert (
+                    result[one].data_ptr() - result[other].data_ptr() == batch[one].data_ptr() - batch[other].data_ptr()
+                )
+
+
+@settings(deadline=None, max_examples=60)
+@given(spans=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted), min_size=1, max_size=5))
+@example(spans=[[0, 10], [0, 40]])
+@example(spans=[[0, 40], [0, 10]])
+def test_arrays_over_one_memory_arrive_whole(spans: list[list[int]]) -> None:
+    whole = np.arange(40.0)
+    batch = [whole[low:high] for low, high in spans]
+    assert_same(Reader().through(batch), batch)
+
+
+def test_an_array_and_a_tensor_over_its_memory_arrive_whole() -> None:
+    array = np.arange(40.0)
+    for batch in ([array[:10], torch.from_numpy(array)], [torch.from_numpy(array), array[:10]]):
+        assert_same(Reader().through(batch), batch)
+
+
+def test_tensors_of_different_length_over_one_borrowed_memory_arrive_whole() -> None:
+    array = np.arange(40.0)
+    grads = [torch.from_numpy(array[:10]).requires_grad_(), torch.from_numpy(array).requires_grad_()]
+    for batch in (grads, grads[::-1]):
+        assert_same(Reader().through(batch), batch)
+
+
+def test_one_object_that_occurs_twice_is_one_object_again() -> None:
+    tensor, names = torch.zeros(3), ["a"]
+    result = Reader().through([tensor, tensor, names, names])
+    assert result[0] is result[1]
+    assert result[2] is result[3]
+
+
+def test_every_dtype_that_a_tensor_can_hold_arrives() -> None:
+    unusable = re.compile(r"torch\.(q|bits|u?int[1-7]$|float4)")  # torch itself crashes or has no operations for them
+    for dtype in (each for each in DTYPES if not unusable.match(str(each))):
+        raw = torch.arange(48 * dtype.itemsize, dtype=torch.uint8)
+        tensor = raw % 2 == 1 if dtype is torch.bool else raw.view(dtype)
+        result = Reader().through(tensor)
+        assert result.dtype is dtype
+        assert bits(result) == bits(tensor)
+
+
+def test_a_tensor_beside_one_of_another_dtype_on_one_storage_stays_aligned() -> None:
+    for lends, factor in [(True, 1), (True, LARGE), (False, LARGE)]:
+        storage = torch.zeros(64 * factor, dtype=torch.uint8)
+        result = Reader(lends=lends).through([storage[1 : 8 * factor - 1], storage[8 * factor :].view(torch.float64)])
+        assert result[1].data_ptr() % 8 == 0
+
+
+def test_a_small_tensor_is_copied_and_never_asks_for_the_slot() -> None:
+    reader = Reader()
+    result = reader.through([torch.zeros(FLOATS - 1), torch.zeros(10), np.zeros(10)])
+    assert not reader.owners
+    assert not any(map(reader.is_lent, result))
+
+
+def test_a_large_tensor_is_lent_and_the_small_one_beside_it_is_not() -> None:
+    reader = Reader()
+    image, label, array = reader.through([torch.zeros(FLOATS), torch.zeros(10), np.zeros(FLOATS)])
+    assert reader.is_lent(image) and reader.is_lent(array)
+    assert not reader.is_lent(label)
+    assert len(reader.owners) == 1
+
+
+def test_a_large_tensor_is_copied_when_the_slot_is_not_lent() -> None:
+    reader = Reader(lends=False)
+    result = reader.through([torch.ones(FLOATS), torch.ones(2 * FLOATS)])
+    assert not any(map(reader.is_lent, result))
+    assert all(part.eq(1).all() for part in result)
+
+
+def test_a_batch_of_many_small_tensors_is_copied_even_if_it_is_large_altogether() -> None:
+    reader = Reader()
+    batch = [torch.full((100,), float(k)) for k in range(1000)]
+    result = reader.through(batch)
+    assert_same(result, batch)
+    assert not reader.owners
+
+
+def test_the_slot_is_asked_for_once_even_if_it_is_refused() -> None:
+    asked = []
+    writer = SlotWriter(ResultPickler)
+    writer.begin(None)
+    segment, parcel = writer.write([torch.zeros(FLOATS), torch.zeros(FLOATS)])
+    segment.close_descriptor()
+    read_batch(segment, parcel, lend=lambda: asked.append(1), find=lambda _: None)
+    assert asked == [1]
+
+
+def sparse_coo() -> torch.Tensor:
+    return torch.ones(FLOATS).to_sparse()
+
+
+def sparse_csr() -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.ones(4, FLOATS).to_sparse_csr()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.zeros(FLOATS),
+        lambda: torch.zeros(FLOATS, 2).t(),
+        lambda: np.zeros(FLOATS),
+        lambda: torch.zeros(FLOATS, requires_grad=True),
+        lambda: torch.nn.Parameter(torch.zeros(FLOATS)),
+        sparse_coo,
+        sparse_csr,
+    ],
+    ids=["dense", "strided", "array", "grad", "parameter", "sparse", "csr"],
+)
+def test_the_owner_lives_exactly_as_long_as_what_points_into_the_slot(make: Callable[[], Any]) -> None:
+    batch = make()
+    reader = Reader()
+    gc.collect()
+    gc.disable()  # by counting references alone: nothing of ours makes a cycle
+    try:
+        result = reader.through([batch])
+        (owner,) = reader.owners
+        assert owner() is not None
+        del result
+        assert owner() is None
+    finally:
+        gc.enable()
+
+
+def test_a_part_of_a_lent_tensor_keeps_the_slot() -> None:
+    reader = Reader()
+    (part,) = (tensor[3:5] for tensor in reader.through([torch.ones(FLOATS)]))
+    (owner,) = reader.owners
+    assert owner() is not None
+    assert part.tolist() == [1, 1]
+    del part
+    assert owner() is None
+
+
+def test_batches_may_be_written_into_and_arrays_that_may_not_stay_so() -> None:
+    read_only = np.arange(FLOATS)
+    read_only.flags.writeable = False
+    tensor, array, frozen, small = Reader().through([torch.zeros(FLOATS), np.zeros(FLOATS), read_only, np.zeros(3)])
+    tensor += 1
+    array += 1
+    small += 1
+    with pytest.raises(ValueError, match="read-only"):
+        frozen += 1
+
+
+def test_bytearrays_and_buffers_of_user_classes_arrive() -> None:
+    batch = [bytearray(b"abc"), pickle.PickleBuffer(bytearray(b"x" * LARGE)), b"abc"]
+    result = Reader().through(batch)
+    assert result[0] == bytearray(b"abc") and type(result[0]) is bytearray
+    assert bytes(result[1]) == b"x" * LARGE
+    assert result[2] == b"abc"
+
+
+class Labelled(torch.Tensor):
+    """A tensor subclass, with an attribute."""
+
+
+def test_unusual_tensors_arrive_as_they_are() -> None:
+    labelled = torch.arange(5.0).as_subclass(Labelled)
+    labelled.label = "five"  # type: ignore[attr-defined]
+    sparse = torch.tensor([[0, 1.0], [2, 0]]).to_sparse()
+    csr = torch.tensor([[0, 1.0], [2, 0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        csr = csr.to_sparse_csr()
+    conjugated = torch.tensor([1 + 2j]).conj()
+    negated = torch.tensor([1 + 2j]).conj().imag
+    meta = torch.empty(3, device="meta")
+    leaf = torch.arange(3.0, requires_grad=True)
+    parameter = torch.nn.Parameter(torch.arange(3.0), requires_grad=False)
+    batch = [labelled, sparse, csr, conjugated, negated, meta, leaf, parameter]
+    result = Reader().through(batch)
+    assert type(result[0]) is Labelled and result[0].label == "five"
+    assert result[0].tolist() == [0, 1, 2, 3, 4]
+    assert result[1].is_sparse and result[1].to_dense().tolist() == [[0, 1], [2, 0]]
+    assert result[2].layout is torch.sparse_csr and result[2].to_dense().tolist() == [[0, 1], [2, 0]]
+    assert result[3].tolist() == [1 - 2j]
+    assert result[4].tolist() == [-2]
+    assert result[5].device.type == "meta" and result[5].shape == (3,)
+    assert result[6].requires_grad and result[6].is_leaf and result[6].tolist() == [0, 1, 2]
+    assert isinstance(result[7], torch.nn.Parameter) and not result[7].requires_grad
+
+
+def test_an_unusual_tensor_and_a_plain_one_over_its_storage_stay_together() -> None:
+    plain = torch.zeros(10)
+    parameter = torch.nn.Parameter(plain)
+    for batch in ([plain, parameter], [parameter, plain], [plain[2:], parameter, plain]):
+        result = Reader().through(batch)
+        assert_same(result, batch)
+        offsets = [part.data_ptr() - result[-1].data_ptr() for part in result]
+        assert offsets == [part.data_ptr() - batch[-1].data_ptr() for part in batch]
+
+
+def test_an_inference_tensor_arrives() -> None:
+    with torch.inference_mode():
+        made = torch.arange(4.0)
+    assert Reader().through([made])[0].tolist() == [0, 1, 2, 3]
+
+
+def test_references_into_the_trainer_are_found() -> None:
+    class Pickler(ResultPickler):
+        def persistent_id(self, thing: Any) -> Any:
+            return 42 if isinstance(thing, Segment) else None
+
+    writer = SlotWriter(Pickler)
+    writer.begin(None)
+    inner = Reader()
+    inner.through([1])
+    written, parcel = writer.write([inner.segment, lambda: None])
+    written.close_descriptor()
+    found = read_batch(written, parcel, lend=lambda: None, find=lambda reference: ("found", reference))
+    assert found[0] == ("found", 42)

@@ -1,0 +1,105 @@
+"""Whether and how the main module may be imported by another process."""
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from antifreeze.engine.crossing.main_module import MainModule, _importable_names, describe_main, import_main
+
+GUARDED = """
+import os
+def function(): return 5
+async def coroutine(): pass
+class Class:
+    def method(self): pass
+if os.name == "posix":
+    def conditional(): pass
+value = 5
+has_run = []
+if __name__ == "__main__":
+    def inside(): pass
+    has_run.append("the guarded part")
+"""
+
+
+def test_functions_and_classes_outside_the_guard_are_importable() -> None:
+    assert _importable_names(GUARDED) == {"function", "coroutine", "Class"}
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if __name__ == '__main__': main()",
+        "if '__main__' == __name__: main()",
+        'if __name__ == "__main__" and True: main()',
+        "if (__name__ == '__main__'):\n    main()\nelse:\n    pass",
+    ],
+)
+def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:
+    assert _importable_names(f"def main(): pass\n{guard}") == {"main"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        None,
+        "",
+        "def main(): pass\nmain()",
+        "def f():\n    if __name__ == '__main__': pass",
+        "if __name__: pass",
+        "if name == '__main__': pass",
+        "this is not Python",
+        "x = '__main__' == __name__",
+    ],
+)
+def test_a_script_without_a_guard_is_never_imported(source: str | None) -> None:
+    assert _importable_names(source) is None
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    module = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    monkeypatch.setitem(sys.modules, "__mp_main__", module)
+    return module
+
+
+def test_a_guarded_script_is_described_by_its_path(main: types.ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(GUARDED)
+    main.__file__ = str(path)
+    main.__package__ = None
+    assert describe_main() == MainModule(str(path), None, frozenset({"function", "coroutine", "Class"}))
+
+
+def test_an_interactive_session_has_nothing_to_import(main: types.ModuleType) -> None:
+    assert describe_main() == MainModule(None, None, frozenset())
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe not utf-8", b"main()"])
+def test_a_main_module_that_cannot_be_read_or_has_no_guard_is_not_imported(
+    main: types.ModuleType, tmp_path: Path, content: bytes | None
+) -> None:
+    main.__file__ = str(tmp_path / "train.py")
+    if content is not None:
+        Path(main.__file__).write_bytes(content)
+    assert describe_main() == MainModule(None, None, frozenset())
+
+
+def test_importing_runs_everything_but_the_guarded_part(main: types.ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(GUARDED)
+    import_main(MainModule(str(path), None, frozenset()))
+    imported = sys.modules["__main__"]
+    assert imported is sys.modules["__mp_main__"] is not main
+    assert imported.has_run == []
+    assert imported.function() == 5
+    assert imported.function.__globals__ is vars(imported)
+    assert imported.__file__ == str(path)
+
+
+def test_what_must_not_be_imported_is_not(main: types.ModuleType) -> None:
+    import_main(MainModule(None, None, frozenset()))
+    assert sys.modules["__main__"] is main

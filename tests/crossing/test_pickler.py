@@ -1,0 +1,262 @@
+"""Objects → a parcel → the objects again, in one process."""
+
+import gc
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antifreeze.engine.crossing import pickler
+from antifreeze.engine.crossing.pickler import OUT_OF_BAND_FROM, receive, send
+
+LARGE = OUT_OF_BAND_FROM
+
+
+def descriptors() -> set[str]:
+    return {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
+
+
+def cross(thing: Any, *, main_names: frozenset[str] = frozenset()) -> Any:
+    crossing = send(thing, main_names=main_names)
+    return receive(crossing.descriptors)[0]
+
+
+def own(by_value: Sequence[Any]) -> list[Any]:
+    """Without the types of the language that cloudpickle needs to build functions."""
+    return [each for each in by_value if each.__module__ != "builtins"]
+
+
+def body_bytes(crossing: pickler.Crossing) -> int:
+    return os.fstat(crossing.body).st_size
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [None, 5, "text", b"bytes", [1, [2]], {"a": (1, 2)}, {1, 2}, np.arange(3), np.zeros(0), np.arange(LARGE)],
+    ids=lambda thing: type(thing).__name__,
+)
+def test_plain_data_arrives(thing: Any) -> None:
+    arrived = cross(thing)
+    assert type(arrived) is type(thing)
+    np.testing.assert_equal(arrived, thing)
+
+
+@settings(deadline=None, max_examples=30)
+@given(lengths=st.lists(st.integers(0, 3 * LARGE), max_size=6), kinds=st.data())
+def test_arrays_and_tensors_of_any_length_arrive(lengths: list[int], kinds: st.DataObject) -> None:
+    things: list[Any] = []
+    for number, length in enumerate(lengths):
+        array = np.full(length, number, dtype=np.uint8)
+        things.append(torch.from_numpy(array) if kinds.draw(st.booleans()) else array)
+    arrived = cross(things)
+    assert [type(each) for each in arrived] == [type(each) for each in things]
+    for each, thing in zip(arrived, things, strict=True):
+        assert bytes(np.asarray(each)) == bytes(np.asarray(thing))
+
+
+def test_big_arrays_and_tensors_are_not_in_the_pickle_and_aligned() -> None:
+    things = [np.zeros(1_000_001, np.uint8), torch.zeros(1_000_001), np.asfortranarray(np.zeros((300, 200)))]
+    crossing = send(things, main_names=frozenset())
+    assert body_bytes(crossing) < 10_000
+    arrived, _ = receive(crossing.descriptors)
+    assert arrived[1].data_ptr() % 64 == 0
+    assert arrived[0].ctypes.data % 64 == 0
+    assert arrived[2].flags.f_contiguous
+
+
+def test_what_arrives_may_be_written_into() -> None:
+    array, tensor, small = cross([np.zeros(LARGE), torch.zeros(LARGE), np.zeros(2)])
+    array += 1
+    tensor += 1
+    small += 1
+    assert array.sum() == tensor.sum() == LARGE
+
+
+def test_read_only_arrays_stay_read_only() -> None:
+    array = np.zeros(LARGE)
+    array.flags.writeable = False
+    assert not cross(array).flags.writeable
+
+
+def test_arrays_that_are_not_contiguous_arrive() -> None:
+    whole = np.arange(4 * LARGE).reshape(-1, 4)
+    assert (cross(whole[:, ::2]) == whole[:, ::2]).all()
+    assert cross(torch.from_numpy(whole)[:, ::2]).equal(torch.from_numpy(whole)[:, ::2])
+
+
+def test_tensors_over_one_storage_stay_together() -> None:
+    whole = torch.arange(float(LARGE))
+    parameter = torch.nn.Parameter(whole)
+    arrived = cross({"part": whole[10:20], "whole": whole, "parameter": parameter})
+    arrived["part"].fill_(-1)
+    assert arrived["whole"][10:20].eq(-1).all()
+    assert arrived["parameter"][10:20].eq(-1).all()
+    assert isinstance(arrived["parameter"], torch.nn.Parameter)
+
+
+def test_one_storage_travels_once() -> None:
+    whole = torch.zeros(1_000_000)
+    crossing = send([whole, whole[5:], whole.view(1000, 1000)], main_names=frozenset())
+    assert os.fstat(crossing.buffers).st_size < 4_100_000
+    crossing.close()
+
+
+def test_an_object_that_occurs_twice_arrives_once() -> None:
+    array = np.zeros(LARGE)
+    arrived = cross([array, array])
+    assert arrived[0] is arrived[1]
+
+
+def test_tensors_in_shared_memory_stay_shared_in_both_directions() -> None:
+    shared = torch.zeros(10).share_memory_()
+    arrived = cross({"x": shared, "part": shared[2:]})
+    assert arrived["x"].is_shared()
+    shared[3] = 7
+    arrived["x"][4] = 8
+    assert arrived["part"].tolist()[:3] == [0, 7, 8]
+    assert shared[4] == 8
+
+
+def test_shared_tensors_beyond_what_a_message_carries_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickler, "MOST_SHARED", 2)
+    things = [torch.full((3,), float(k)).share_memory_() for k in range(4)]
+    crossing = send(things, main_names=frozenset())
+    assert len(crossing.shared) == 2
+    arrived, _ = receive(crossing.descriptors)
+    assert [each[0].item() for each in arrived] == [0, 1, 2, 3]
+    assert [each.is_shared() for each in arrived] == [True, True, False, False]
+
+
+def test_unusual_tensors_arrive() -> None:
+    leaf = torch.ones(3, requires_grad=True)
+    sparse = torch.eye(3).to_sparse()
+    arrived = cross([leaf, sparse, torch.empty(0), torch.tensor(5)])
+    assert arrived[0].requires_grad and arrived[0].is_leaf
+    assert arrived[1].is_sparse and arrived[1].to_dense().equal(torch.eye(3))
+    assert arrived[2].shape == (0,)
+    assert arrived[3].item() == 5
+
+
+def test_nothing_is_left_open() -> None:
+    things = [np.zeros(LARGE), torch.zeros(LARGE), torch.zeros(3).share_memory_()]
+    before = descriptors()
+    send(things, main_names=frozenset()).close()
+    assert len(descriptors() - before) <= 1  # the shared storage's own
+    before = descriptors()
+    gc.collect()
+    gc.disable()  # by counting references alone: the stem freezes what the collector has not taken
+    try:
+        arrived = cross(things)
+        del arrived
+        assert descriptors() == before
+    finally:
+        gc.enable()
+
+
+def test_nothing_is_left_open_after_a_failure() -> None:
+    shared = torch.zeros(3).share_memory_()
+    send(shared, main_names=frozenset()).close()
+    before = descriptors()
+    with pytest.raises(TypeError, match="lock"):
+        send([shared, threading.Lock()], main_names=frozenset())
+    assert descriptors() == before
+
+
+# --- what travels by value
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A main module with a function, a class, and a global that both use."""
+    module = types.ModuleType("__main__")
+    code = """
+scale = 3
+def times(x): return scale * x
+def set_scale(x):
+    global scale
+    scale = x
+class Dataset:
+    size = 5
+    def __getitem__(self, index): return times(index)
+"""
+    exec(code, vars(module))
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    return module
+
+
+def test_functions_of_the_main_module_travel_by_value_and_are_listed(main: types.ModuleType) -> None:
+    crossing = send([main.Dataset(), main.times], main_names=frozenset())
+    assert {main.Dataset, main.times} <= set(crossing.by_value)
+    (dataset, times), by_value = receive(crossing.descriptors)
+    assert times is not main.times
+    assert dataset[2] == 6
+    assert [each.__qualname__ for each in by_value] == [each.__qualname__ for each in crossing.by_value]
+    assert times in by_value and type(dataset) in by_value
+
+
+def test_names_that_the_other_side_imports_travel_by_name(main: types.ModuleType) -> None:
+    crossing = send([main.Dataset(), main.times], main_names=frozenset({"Dataset", "times"}))
+    assert crossing.by_value == ()
+    (dataset, times), by_value = receive(crossing.descriptors)
+    assert type(dataset) is main.Dataset and times is main.times
+    assert by_value == []
+
+
+def test_a_name_that_means_something_else_by_now_travels_by_value(main: types.ModuleType) -> None:
+    old = main.times
+    main.times = lambda x: -x  # type: ignore[attr-defined]
+    crossing = send(old, main_names=frozenset({"times"}))
+    assert own(crossing.by_value) == [old]
+    crossing.close()
+
+
+def test_functions_that_share_globals_share_them_on_the_other_side(main: types.ModuleType) -> None:
+    times, set_scale = cross([main.times, main.set_scale])
+    set_scale(10)
+    assert times(2) == 20
+    assert main.times(2) == 6
+
+
+def test_what_can_be_imported_travels_by_name() -> None:
+    crossing = send([np.mean, torch.nn.Linear, Callable, os.path.join], main_names=frozenset())
+    assert crossing.by_value == ()
+    assert receive(crossing.descriptors)[0] == [np.mean, torch.nn.Linear, Callable, os.path.join]
+
+
+def test_closures_and_lambdas_travel_by_value() -> None:
+    offset = np.full(LARGE, 2)
+
+    def add(x: int) -> Any:
+        return offset + x
+
+    crossing = send([add, lambda x: x + 1], main_names=frozenset())
+    assert len(own(crossing.by_value)) == 2
+    assert body_bytes(crossing) < OUT_OF_BAND_FROM
+    (arrived, plus_one), _ = receive(crossing.descriptors)
+    assert arrived(1).sum() == 3 * LARGE
+    assert plus_one(1) == 2
+
+
+def test_cloudpickles_own_settings_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("made_up_module")
+    exec("def f(): return 5", vars(module))
+    monkeypatch.setitem(sys.modules, "made_up_module", module)
+    by_name = send(module.f, main_names=frozenset())
+    assert by_name.by_value == ()
+    by_name.close()
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        crossing = send(module.f, main_names=frozenset())
+        assert own(crossing.by_value) == [module.f]
+        crossing.close()
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,92 @@
+"""Messages as bytes and back."""
+
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.wire.messages import (
+    Born,
+    Exited,
+    Failed,
+    Filled,
+    Fork,
+    Grow,
+    Grown,
+    Kill,
+    Leave,
+    Message,
+    Settled,
+    Unfit,
+    Work,
+    decode,
+    encode,
+)
+
+EXAMPLES: list[Message] = [
+    Work(TicketNo(7), [1, 2, 3], SlotNo(4), 1 << 20, (SlotNo(1), SlotNo(2))),
+    Work(TicketNo(7), "a key", None, 0, ()),
+    Leave(),
+    Filled(TicketNo(7), 128, 300, 48, 0),
+    Failed(TicketNo(7), b"\x80\x05pickled"),
+    Fork(WorkerNo(3)),
+    Kill(4711),
+    Born(WorkerNo(3), 4711),
+    Exited(WorkerNo(3), 4711, -9),
+    Exited(WorkerNo(3), 4711, None),
+    Grow(),
+    Grown(4711),
+    Settled(("config.size is an int in the program",)),
+    Unfit(b"why"),
+]
+
+
+def test_there_is_an_example_of_every_kind() -> None:
+    assert {type(message) for message in EXAMPLES} == set(get_args(Message))
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_arrives_as_it_was_sent(message: Message) -> None:
+    arrived = decode(encode(message))
+    assert type(arrived) is type(message)
+    assert arrived == message
+
+
+def test_a_message_cannot_be_changed() -> None:
+    for message in EXAMPLES:
+        for field in fields(message):
+            with pytest.raises(FrozenInstanceError):
+                setattr(message, field.name, None)
+
+
+INDICES = st.recursive(
+    st.integers() | st.text() | st.none() | st.binary(), lambda inner: st.lists(inner) | st.tuples(inner, inner)
+)
+
+
+@given(index=INDICES, ticket=st.integers(0, 1 << 40))
+def test_an_index_may_be_anything_that_a_sampler_yields(index: Any, ticket: int) -> None:
+    work = Work(TicketNo(ticket), index, None, 0, ())
+    assert decode(encode(work)) == work
+
+
+def test_an_index_that_plain_pickle_refuses_goes_by_value() -> None:
+    work = Work(TicketNo(0), lambda x: x + 1, None, 0, ())
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(work.index)
+    arrived = decode(encode(work))
+    assert isinstance(arrived, Work)
+    assert arrived.index(1) == 2
+
+
+def test_an_index_that_nobody_can_pickle_says_so() -> None:
+    with pytest.raises(TypeError, match="generator"):
+        encode(Work(TicketNo(0), (x for x in "ab"), None, 0, ()))
+
+
+def test_a_message_about_a_usual_batch_is_small() -> None:
+    assert len(encode(Work(TicketNo(1 << 40), list(range(1_000_000, 1_000_512)), SlotNo(9), 1 << 30, ()))) < 4096
