@@ -94,6 +94,9 @@ class FakeWorker:
 class FakePool:
     """Workers that do their work when they are told to, and a memory that notices misuse."""
 
+    is_abandoned = False
+    is_waiting = False
+
     def __init__(self, workers: int) -> None:
         self.workers = [FakeWorker() for _ in range(workers)]
         self.stem = SimpleNamespace(find=None)
@@ -114,7 +117,8 @@ class FakePool:
         for number, worker in enumerate(self.workers):
             while worker.outbox:
                 events.append(Heard(WorkerNo(number), *worker.outbox.popleft()))
-        if not events:
+        self.is_waiting = not events  # an interruption of the wait itself loses nothing
+        if self.is_waiting:
             raise WouldWait
         return events
 
@@ -180,8 +184,14 @@ class MadeUp:
             patch.stop()
 
 
+# What happens at a turn of the training loop: size of a batch, keep it, fork, drop the oldest.
+TURNS = st.tuples(st.integers(1, 60), st.booleans(), st.booleans(), st.booleans())
+
+
 class Trainer(RuleBasedStateMachine):
-    @initialize(workers=st.integers(1, 3), prefetch=st.integers(1, 3), budget=st.integers(1, 100))
+    @initialize(
+        workers=st.integers(1, 3), prefetch=st.integers(1, 3), budget=st.sampled_from([1000, 1000, 300, 100, 40, 1])
+    )
     def start(self, workers: int, prefetch: int, budget: int) -> None:
         self.epoch, self.pool, self.arena = make_epoch(workers=workers, prefetch=prefetch, budget_bytes=budget)
         self.budget = budget
@@ -195,8 +205,10 @@ class Trainer(RuleBasedStateMachine):
 
     # --- what the user does
 
-    @rule(length=st.integers(0, 12))
-    def begin_an_epoch(self, length: int) -> None:
+    @rule(length=st.integers(0, 12), break_off=st.sampled_from([False, False, False, True]))
+    def begin_an_epoch(self, length: int, break_off: bool) -> None:
+        if self.is_begun and self.delivered < len(self.planned) and not break_off:
+            return
         self.planned = [next(self.numbers) for _ in range(length)]
         self.drawn: list[int] = []
 
@@ -213,6 +225,19 @@ class Trainer(RuleBasedStateMachine):
     @rule(keep=st.booleans())
     def ask_for_a_batch(self, keep: bool) -> None:
         self.next_batch(keep=keep)
+
+    @precondition(lambda self: self.is_begun)
+    @rule(turns=st.lists(TURNS, min_size=1, max_size=8))
+    def train_for_a_while(self, turns: list[tuple[int, bool, bool, bool]]) -> None:
+        for size, keep, fork, drop in turns:
+            for number in self.pool.busy_workers():
+                self.pool.fill(number, size=size, is_large=True, check=self.may_write)
+            self.next_batch(keep=keep)
+            if fork:
+                self.fork()
+            if drop and self.held:
+                self.held.pop(0)
+            self.what_the_user_holds_is_unchanged()
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())

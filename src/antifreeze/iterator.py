@@ -70,6 +70,7 @@ class Iterator(_Stock):
         self._worker_init_fn = loader.worker_init_fn
         self._shutdown = False
         window = loader.prefetch_factor * loader.num_workers
+        arena = Arena(window=window, budget_bytes=_budget_bytes())
         stem = _grow(_recipe_of(loader, int(self._base_seed)), _start_method(loader))
         self._stem_kind = stem.kind
         try:
@@ -78,7 +79,6 @@ class Iterator(_Stock):
             stem.stop(deadline=time.monotonic() + STOP_DEADLINE_S)
             raise
         self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
-        arena = Arena(window=window, budget_bytes=_budget_bytes())
         self._epoch = Epoch(pool, arena, workers=loader.num_workers, window=window)
 
     def _fall_back(self, loader: Any, reason: str) -> None:
@@ -198,7 +198,8 @@ def _recipe_of(loader: Any, base_seed: int) -> Recipe:
 
 
 def _budget_bytes() -> int:
-    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
+    given = os.environ.get("LOCAL_WORLD_SIZE", "")
+    ranks = max(1, int(given)) if given.isdigit() else 1
     return machine.available_memory() // BUDGET_SHARE // ranks
 
 

@@ -19,7 +19,8 @@ T_co = TypeVar("T_co", covariant=True)
 class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`: the same arguments, the same batches, other workers.
 
-    `worker_threads`: how many threads native libraries may use in each worker; None: as many as they like.
+    `worker_threads`: how many threads the pools of native libraries (OpenMP, BLAS) may use in each worker; None: as many
+    as they like. torch itself uses one, as in torch's own workers.
     """
 
     worker_threads: int | None

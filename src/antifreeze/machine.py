@@ -54,12 +54,13 @@ def _memory_cgroups() -> list[Path]:
 
 
 def _reclaimable(directory: Path) -> int:
-    with contextlib.suppress(OSError, ValueError):
+    """What the kernel takes back before it runs out: page cache (unless it is shared memory) and such."""
+    values: dict[str, int] = {}
+    with contextlib.suppress(ValueError):
         for line in _lines(str(directory / "memory.stat")):
             name, value = line.split()
-            if name in ("inactive_file", "total_inactive_file"):
-                return int(value)
-    return 0
+            values[name.removeprefix("total_")] = int(value)
+    return sum(values.get(name, 0) for name in ("inactive_file", "active_file", "slab_reclaimable"))
 
 
 def _number(directory: Path, *names: str) -> int | None:
@@ -77,14 +78,6 @@ def umask() -> int | None:
     return None
 
 
-def thread_count() -> int:
-    """Threads of this process, those of native libraries included."""
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return 1
-
-
 def open_again(fd: int, flags: int) -> int:
     """The same open file once more, with an offset, flags and owner of its own."""
     return os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
@@ -99,7 +92,7 @@ def give_own_offsets() -> None:
 
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
-        with contextlib.suppress(OSError):  # the listing's own descriptor is gone; a deleted file cannot be re-opened
+        with contextlib.suppress(OSError):  # the listing's own descriptor is gone, or a file may not be opened any more
             flags = fcntl.fcntl(fd, fcntl.F_GETFL)
             if flags & os.O_ACCMODE != os.O_RDONLY or not stat.S_ISREG(os.fstat(fd).st_mode):
                 continue

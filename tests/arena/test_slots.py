@@ -163,7 +163,7 @@ class Books(RuleBasedStateMachine):
         living = self.living()
         assert len(self.books) == len(living)
         assert self.books.total_bytes == sum(self.sizes[slot] for slot in living)
-        assert self.books.lent == sum(self.states[slot] is State.LENT for slot in living)
+        assert self.books.lent == sum(self.states[slot] in (State.LENT, State.SHARED) for slot in living)
         for state in State:
             expected = [slot for slot in living if self.states[slot] is state]
             assert sorted(self.books.slots_in(state)) == expected

@@ -39,6 +39,12 @@ def fork_child() -> Iterator[Fork]:
                 os.waitpid(pid, 0)
 
 
+def end_of(pid: int) -> int | None:
+    """How a child ends; waits for it."""
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    return process.reap(pid)
+
+
 def sleep_on() -> None:
     signal.pause()
 
@@ -60,7 +66,7 @@ def test_a_process_is_watched_and_killed_through_its_pidfd(fork_child: Fork) -> 
     process.kill(pidfd)
     assert process.wait_ended([pidfd], deadline=time.monotonic() + 5) == []
     assert process.has_ended(pidfd)
-    assert process.reap(pid) == -signal.SIGKILL
+    assert end_of(pid) == -signal.SIGKILL
     process.kill(pidfd)  # it has ended and been reaped: nothing happens
     os.close(pidfd)
 
@@ -71,14 +77,14 @@ def test_any_signal_can_be_sent(fork_child: Fork) -> None:
     pidfd = process.open_pidfd(pid)
     process.kill(pidfd, signal.SIGTERM)
     assert process.wait_ended([pidfd], deadline=time.monotonic() + 5) == []
-    assert process.reap(pid) == -signal.SIGTERM
+    assert end_of(pid) == -signal.SIGTERM
     os.close(pidfd)
 
 
 @pytest.mark.usefixtures("way")
 def test_there_is_no_pidfd_of_a_process_that_is_gone(fork_child: Fork) -> None:
     pid = fork_child(lambda: None)
-    assert process.reap(pid) == 3
+    assert end_of(pid) == 3
     with pytest.raises(ProcessLookupError):
         process.open_pidfd(pid)
 
@@ -118,6 +124,10 @@ def test_an_exit_code_that_somebody_else_has_taken_is_none(fork_child: Fork) -> 
     assert process.reap(pid) is None
 
 
+def test_a_child_that_has_not_ended_has_no_exit_code_and_is_not_waited_for(fork_child: Fork) -> None:
+    assert process.reap(fork_child(sleep_on)) is None
+
+
 def test_a_group_is_killed_with_all_that_it_started(fork_child: Fork) -> None:
     read, write = os.pipe()
 
@@ -133,7 +143,7 @@ def test_a_group_is_killed_with_all_that_it_started(fork_child: Fork) -> None:
     process.kill_group(leader)
     assert os.read(read, 1) == b""  # nobody holds it any more
     os.close(read)
-    assert process.reap(leader) == -signal.SIGKILL
+    assert end_of(leader) == -signal.SIGKILL
     process.kill_group(leader)  # it is gone: nothing happens
 
 
@@ -151,7 +161,7 @@ def test_a_process_dies_with_its_lifeline(fork_child: Fork) -> None:
     os.close(read)
     os.read(ready, 1)
     os.close(write)
-    assert process.reap(pid) == -signal.SIGKILL
+    assert end_of(pid) == -signal.SIGKILL
     os.close(ready)
     os.close(say_ready)
 
@@ -160,7 +170,7 @@ def test_a_lifeline_that_is_cut_already_ends_the_process(fork_child: Fork) -> No
     read, write = os.pipe()
     os.close(write)
     pid = fork_child(lambda: process.die_with(read))
-    assert process.reap(pid) in (1, -signal.SIGKILL)
+    assert end_of(pid) in (1, -signal.SIGKILL)
     os.close(read)
 
 
@@ -185,6 +195,7 @@ if pid == 0:
 leave.set()
 thread.join()
 assert at_fork == ["before", "parent"], at_fork
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 assert process.reap(pid) == 7
 """
 

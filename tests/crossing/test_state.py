@@ -41,7 +41,6 @@ def looped() -> list[Any]:
         re.compile("x"),
         torch.float16,
         int,
-        len,
         is_simple,
         [],
         {"a": [1, (2, {3}), frozenset({4})]},

@@ -38,7 +38,7 @@ def test_tickets_go_out_in_their_order_until_the_window_is_full() -> None:
 def test_a_shrunken_window_holds_tickets_back_until_enough_batches_have_left() -> None:
     dispatch = dispatch_of(9, window=4)
     send_all(dispatch)
-    dispatch.shrink(2)
+    dispatch.fit(2)
     assert dispatch.window == 2
     for _ in range(2):
         dispatch.done()
@@ -47,11 +47,16 @@ def test_a_shrunken_window_holds_tickets_back_until_enough_batches_have_left() -
     assert send_all(dispatch) == [4]
 
 
-def test_the_window_never_grows_and_never_closes() -> None:
+def test_a_window_that_grows_again_lets_more_tickets_out() -> None:
+    dispatch = dispatch_of(9, window=2)
+    assert send_all(dispatch) == [0, 1]
+    dispatch.fit(4)
+    assert send_all(dispatch) == [2, 3]
+
+
+def test_the_window_never_closes() -> None:
     dispatch = Dispatch(window=3)
-    dispatch.shrink(8)
-    assert dispatch.window == 3
-    dispatch.shrink(0)
+    dispatch.fit(0)
     assert dispatch.window == 1
 
 
@@ -72,9 +77,9 @@ def test_no_sequence_of_events_loses_repeats_or_reorders_a_ticket(window: int, e
             case "done" if under_way:
                 dispatch.done()
                 under_way -= 1
-            case int(smaller):
-                dispatch.shrink(smaller)
-                window = max(1, min(window, smaller))
+            case int(other):
+                dispatch.fit(other)
+                window = max(1, other)
         sent = dispatch.next_to_send() if event == "send" else None
         if event == "send":
             assert (sent is not None) == (bool(waiting) and under_way < window)

@@ -147,6 +147,7 @@ class Slow(Dataset):
     def __getitem__(self, index):
         if index >= 2:
             print("stuck", os.getpid(), flush=True)
+            open(sys.argv[0] + ".stuck", "w").close()
             time.sleep(1000)
         return index
 
@@ -155,6 +156,8 @@ if __name__ == "__main__":
     loader = DataLoader(Slow(), num_workers=2, multiprocessing_context=sys.argv[1], persistent_workers=True)
     batches = iter(loader)
     assert int(next(batches)) == 0
+    while not os.path.exists(sys.argv[0] + ".stuck"):
+        time.sleep(0.01)
     ENDING
 """
 

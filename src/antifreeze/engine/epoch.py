@@ -48,7 +48,14 @@ class Full:
     parcel: Parcel
 
 
-Outcome = Full | Failed
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A ticket that could not be sent to its worker."""
+
+    error: Exception
+
+
+Outcome = Full | Failed | Unsent
 
 
 class Epoch:
@@ -82,13 +89,18 @@ class Epoch:
             if ticket is None:
                 raise StopIteration
             self._hear_from(ticket.worker)
-        self._plan_one()
-        arrival = self._delivery.take()
+        self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
         try:
-            return self._open(arrival)
-        finally:
+            arrival = self._delivery.take()
             self._dispatch.done()
+            batch, error = self._open(arrival)
             self._send_work()
+        except BaseException as interruption:
+            self._tear(interruption)
+            raise
+        if error is not None:
+            raise error
+        return batch
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
@@ -109,29 +121,46 @@ class Epoch:
             lease = self._arena.lease(ticket.worker)
             self._leases[ticket.number] = lease.slot
             work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
-            self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
+            try:
+                self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
+            except Exception as error:  # an index that cannot be pickled, or no descriptor left: raised in its turn
+                self._take_back(ticket.number)
+                self._arrive(ticket.number, Unsent(error))
 
     def _hear_from(self, expected: WorkerNo) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
-        heard = self._pool.try_receive(expected)
-        if heard is not None:
-            self._receive(heard)
-            return
-        for event in self._pool.wait(deadline=time.monotonic() + SLICE_S):
-            match event:
-                case Heard():
-                    self._receive(event)
-                case Lost():
-                    failure = self._loss(event)
-                    self._condemn(event.worker)
-                    self._fail(failure)
-                case StemSaid(Settled(differing)):
-                    for difference in differing:
-                        say_once(
-                            f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)"
-                        )
-                case StemSaid(Unfit(error)):
-                    self._fail(functools.partial(self._load_error, error))
+        if self._pool.is_abandoned:
+            raise RuntimeError("this iterator belongs to the process that made it; its workers do not hear this one")
+        try:
+            heard = self._pool.try_receive(expected)
+            if heard is not None:
+                self._receive(heard)
+                return
+            for happening in self._pool.wait(deadline=time.monotonic() + SLICE_S):
+                self._react_to(happening)
+        except BaseException as interruption:
+            self._tear(interruption)
+            raise
+
+    def _react_to(self, happening: Heard | Lost | StemSaid) -> None:
+        match happening:
+            case Heard():
+                self._receive(happening)
+            case Lost():
+                failure = self._loss(happening)
+                self._condemn(happening.worker)
+                self._fail(failure)
+            case StemSaid(Settled(differing)):
+                for difference in differing:
+                    say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
+            case StemSaid(Unfit(error)):
+                self._fail(functools.partial(self._load_error, error))
+
+    def _tear(self, interruption: BaseException) -> None:
+        """Something broke in (Ctrl-C, say) where a message may have got lost: better an error than a wait for it."""
+        if self._failure is None and not self._pool.is_waiting:
+            text = f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on"
+            self._failure = functools.partial(RuntimeError, text)
 
     def _receive(self, heard: Heard) -> None:
         message = heard.message
@@ -140,13 +169,20 @@ class Epoch:
             parcel = Parcel(message.offset, message.structure_bytes, message.table_bytes)
             outcome: Outcome = Full(slot, parcel)
         elif isinstance(message, Failed):
-            leased = self._leases.pop(message.ticket)
-            if leased is not None:
-                self._arena.hand_back(leased)
+            self._take_back(message.ticket)
             outcome = message
         else:
             raise InternalError(f"worker {heard.worker} said {message!r}")
-        stale = self._delivery.arrive(message.ticket, outcome)
+        self._arrive(message.ticket, outcome)
+
+    def _take_back(self, ticket: TicketNo) -> None:
+        """Nothing has been put into the slot of this ticket."""
+        leased = self._leases.pop(ticket)
+        if leased is not None:
+            self._arena.hand_back(leased)
+
+    def _arrive(self, ticket: TicketNo, outcome: Outcome) -> None:
+        stale = self._delivery.arrive(ticket, outcome)
         if stale is not None:
             self._throw_away(stale)
             self._send_work()
@@ -163,8 +199,8 @@ class Epoch:
         return leased
 
     def _fit_window(self, slot_bytes: int) -> None:
-        if self._arena.window < self._dispatch.window:
-            self._dispatch.shrink(self._arena.window)
+        self._dispatch.fit(self._arena.window)
+        if self._arena.window < self._window:
             say_once(
                 f"batches of {slot_bytes >> 20} MB: prefetching {self._dispatch.window} at a time instead of "
                 f"{self._window}, to stay within {self._arena.budget_bytes >> 20} MB of shared memory"
@@ -175,15 +211,23 @@ class Epoch:
             self._arena.discard(arrival.outcome.slot)
         self._dispatch.done()
 
-    def _open(self, arrival: Arrival[Outcome]) -> Any:
-        outcome = arrival.outcome
+    def _open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
+        """The batch, or the error to raise in its place."""
+        ticket, outcome = arrival.ticket, arrival.outcome
         if isinstance(outcome, Full):
-            return self._arena.open(outcome.slot, outcome.parcel, self._pool.stem.find)
-        ticket = arrival.ticket
+            try:
+                return self._arena.open(outcome.slot, outcome.parcel, self._pool.stem.find), None
+            except (
+                Exception
+            ) as why:  # of a class of the user's, when it is rebuilt: this batch is lost, the next is not
+                error = why
+        else:
+            error = outcome.error if isinstance(outcome, Unsent) else self._load_error(outcome.error)
+        if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
+            error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error))
         pid = self._pool.workers[ticket.worker].known_pid
-        error = self._load_error(outcome.error)
         error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), batch {ticket.batch}, {_indices(ticket)}")
-        raise error
+        return None, error
 
     def _load_error(self, raw: bytes) -> Exception:
         try:

@@ -159,8 +159,11 @@ class Arena:
 
     def _collect(self) -> None:
         """Take back the slots whose last tensor has died since we last looked."""
-        while self._released:
-            slot = self._released.popleft().slot
+        while True:
+            try:
+                slot = self._released.popleft().slot
+            except IndexError:  # a fork in another thread looks, too
+                return
             self._tags.pop(slot, None)
             if self._books.state(slot) is State.GONE:
                 continue

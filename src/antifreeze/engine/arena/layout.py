@@ -37,7 +37,8 @@ _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 
 _dispatch_keys = torch._C._dispatch_keys
 # What a dense tensor on the CPU has; every other kind (sparse, nested, quantized, conjugated …) has another set.
-_PLAIN = _dispatch_keys(torch.empty(0)).raw_repr()
+with torch.inference_mode(False):
+    _PLAIN = _dispatch_keys(torch.empty(0, device="cpu")).raw_repr()
 
 
 def tensor_at(code: int, region: int, start: int, length: int, *shape: int) -> NoReturn:
@@ -103,14 +104,18 @@ class SlotWriter:
         self._fallback = _with_reducers(fallback_pickler, reducers, fallback_pickler.dispatch_table)
         self._pickler = self._plain
         self._segment: Segment | None = None
+        self._made: Segment | None = None
+        """Memory made for a batch that did not come about, or is about to."""
         self._used = 0
         self._largest = 0
         self._reset()
 
     def begin(self, segment: Segment | None) -> None:
         """From now on, write into this slot; None: make one."""
-        if segment is None and self._largest:
-            segment = memory.create(self._largest)
+        if segment is not None:
+            self._let_go_of_made()
+        elif self._largest:
+            segment = self._made = self._made or memory.create(self._largest)
         self._segment = segment
         self._used = 0
         self._reset()
@@ -135,6 +140,8 @@ class SlotWriter:
         target.write(self._used, structure + table)
         del pickler
         parcel = Parcel(self._used, len(structure), len(table))
+        if target is self._made:
+            self._made = None  # it leaves with the batch
         self._segment = None
         self._reset()
         return target, parcel
@@ -155,7 +162,8 @@ class SlotWriter:
             if low <= region.low < high:
                 offset = region.low - low
             else:
-                offset = self._place(length)
+                # As far from a multiple of 64 as it is here: then every tensor in it stays aligned.
+                offset = self._place(length + region.low % ALIGNMENT) + region.low % ALIGNMENT
                 copies.append((offset, region.low, length))
             table.extend((offset, region.low - region.base, length))
         table.extend(self._buffers)
@@ -164,9 +172,16 @@ class SlotWriter:
     def _larger(self, needed: int) -> Segment:
         self._largest = max(self._largest, needed + needed // SLACK)
         larger = memory.create(self._largest)
+        self._let_go_of_made()
+        self._made = larger
         if self._segment and self._used:
             larger.copy_in(0, self._segment.address, min(self._used, self._segment.size))
         return larger
+
+    def _let_go_of_made(self) -> None:
+        if self._made is not None:
+            self._made.close_descriptor()
+            self._made = None
 
     def _pickle(self, batch: Any) -> tuple[bytes, pickle.Pickler]:
         used = self._used
@@ -209,7 +224,7 @@ class SlotWriter:
             return True  # stays in the pickle, which keeps read-only memory read-only on the other side
         address = torch.frombuffer(raw, dtype=torch.uint8).data_ptr()
         self._kept.append(buffer)
-        self._buffers.append(self._use(address, address, raw.nbytes))
+        self._buffers.extend((self._use(address, address, raw.nbytes), raw.nbytes))
         return False
 
     def _reduce_tensor(self, tensor: torch.Tensor) -> Any:

@@ -91,9 +91,9 @@ class Segment:
 
     def close_descriptor(self) -> None:
         """Close the descriptor; the mapping stays until nothing points into it."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __repr__(self) -> str:
         return f"<Segment {self.size >> 10} KiB fd={self.fd}>"
@@ -142,10 +142,14 @@ def copy_of(pieces: Iterable[bytes | memoryview], name: str) -> int:
     return fd
 
 
-def read_all(fd: int) -> bytes:
+def read_all(fd: int) -> bytearray:
     """What `copy_of` put into this descriptor; closes it."""
     try:
-        return os.pread(fd, os.fstat(fd).st_size, 0)
+        content = bytearray(os.fstat(fd).st_size)
+        place = 0
+        while place < len(content):  # one call reads 2 GiB at most
+            place += os.preadv(fd, [memoryview(content)[place:]], place)
+        return content
     finally:
         os.close(fd)
 
@@ -158,9 +162,9 @@ def map_private(fd: int) -> memoryview:
         os.close(fd)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _owner_type(size: int) -> Any:
-    # A class of our own, for its instances can hold the mapping; sizes are multiples of CHUNK, so there are few.
+    # A class of our own, for its instances can hold the mapping.
     return type("SlotMemory", (ctypes.c_char * size,), {})
 
 

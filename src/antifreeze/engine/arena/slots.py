@@ -61,6 +61,9 @@ MOVES: dict[tuple[State, Event], State] = {
 }
 
 
+_WITH_THE_USER = (State.LENT, State.SHARED)
+
+
 @dataclass(slots=True)
 class _Entry:
     state: State
@@ -84,7 +87,7 @@ class SlotBooks:
 
     @property
     def lent(self) -> int:
-        """How many slots the user's tensors point into and will come back."""
+        """How many slots the user's tensors point into."""
         return self._lent
 
     def state(self, slot: SlotNo) -> State:
@@ -150,7 +153,7 @@ class SlotBooks:
             self._free.remove(slot)
         if after is State.FREE:
             self._free.append(slot)
-        self._lent += (after is State.LENT) - (before is State.LENT)
+        self._lent += (after in _WITH_THE_USER) - (before in _WITH_THE_USER)
         if after is State.GONE:
             entry = self._entries.pop(slot)
             self.total_bytes -= entry.size

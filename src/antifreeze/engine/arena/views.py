@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from antifreeze.engine.arena.layout import DTYPES, Parcel
+from antifreeze.engine.arena.layout import ALIGNMENT, DTYPES, Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
 
 # Seen: labels of 3 KB that a user kept held 384 MB of slots. Copying 64 KiB costs about 5 µs.
@@ -32,7 +32,10 @@ def read_batch(
     # A batch that is small altogether is copied in one piece.
     block = segment.copy_out(0, parcel.offset) if 0 < parcel.offset < COPY_BELOW else None
     memory = _SlotMemory(segment, table, lend, block)
-    return _BatchUnpickler(io.BytesIO(description), memory, find).load()
+    batch = _BatchUnpickler(io.BytesIO(description), memory, find).load()
+    if torch._utils._sparse_tensors_to_validate:  # torch keeps them, and so the slot, until they have been looked at
+        torch._utils._validate_loaded_sparse_tensors()
+    return batch
 
 
 class _BatchUnpickler(pickle.Unpickler):
@@ -74,8 +77,8 @@ class _SlotMemory:
 
     def buffers(self) -> Iterator[memoryview] | None:
         """The out-of-band buffers of the pickle, in its order."""
-        regions = self._table[1 + 3 * self._table[0] :]
-        return map(self._bytes_of, regions) if regions else None
+        described = self._table[1 + 3 * self._table[0] :]
+        return map(self._bytes_of, described[::2], described[1::2]) if described else None
 
     def tensor_at(self, code: int, region: int, start: int, length: int, *shape: int) -> torch.Tensor:
         """A dense tensor."""
@@ -97,12 +100,12 @@ class _SlotMemory:
         """The storage under an unusual tensor."""
         if not length:
             return torch.UntypedStorage(0)
-        return torch.frombuffer(self._bytes_of(region), dtype=torch.uint8).untyped_storage()
+        return torch.frombuffer(self._bytes_of(region, length), dtype=torch.uint8).untyped_storage()
 
-    def _bytes_of(self, region: int) -> memoryview:
+    def _bytes_of(self, region: int, length: int) -> memoryview:
+        """The first bytes of a storage."""
         buffer, offset = self._memory_of(region)
-        _, low, length = self._table[1 + 3 * region : 4 + 3 * region]
-        return memoryview(buffer).cast("B")[offset + low : offset + low + length]
+        return memoryview(buffer).cast("B")[offset : offset + length]
 
     def _memory_of(self, region: int) -> tuple[Any, int]:
         """(buffer, where the region's storage would begin in it): lent if it is large and the arena agrees, else copied."""
@@ -115,7 +118,8 @@ class _SlotMemory:
                 self._owner, self._lend = self._lend(), None
             if self._owner is not None:
                 return self._owner, offset - low
+        beyond = offset % ALIGNMENT  # kept in the copy, so that every tensor in it stays aligned
         copy = self._copied.get(region)
         if copy is None:
-            copy = self._copied[region] = self._segment.copy_out(offset, length)
-        return copy, -low
+            copy = self._copied[region] = self._segment.copy_out(offset - beyond, beyond + length)
+        return copy, beyond - low

@@ -31,7 +31,7 @@ class StemHandle:
         pid: int,
         pidfd: int,
         control: Channel,
-        lifeline: tuple[int, int],
+        lifeline: tuple[int, ...],
         is_child: bool,
         find: Callable[[Any], Any],
     ) -> None:
@@ -77,14 +77,16 @@ class StemHandle:
         """End the stem and all that is left of its workers."""
         if self._closed:
             return
-        with contextlib.suppress(ChannelClosed):
-            self.control.send(Leave())
-        if process.wait_ended([self.pidfd], deadline=deadline):
+        try:
+            with contextlib.suppress(ChannelClosed):
+                self.control.send(Leave())
+            process.wait_ended([self.pidfd], deadline=deadline)
+        finally:
             process.kill(self.pidfd)
             process.wait_ended([self.pidfd], deadline=time.monotonic() + process.SLICE_S)
-        if self._is_child:
-            process.reap(self.pid)
-        self.close()
+            if self._is_child:
+                process.reap(self.pid)
+            self.close()
 
     def close(self) -> None:
         """Close our descriptors, and nothing else: without its lifeline, everything at the other end dies."""

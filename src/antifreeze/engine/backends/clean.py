@@ -141,9 +141,12 @@ def _ask_base(descriptors: list[int]) -> tuple[int, int]:
                 atexit.register(stop_base)
             try:
                 return _the_base.grow(descriptors)
-            except ChannelClosed as error:
-                _end(_the_base)
-                _the_base = None
+            except BaseException as error:
+                # Its answer may still come, and must not be taken for the answer to the next question.
+                base, _the_base = _the_base, None
+                _end(base)
+                if not isinstance(error, ChannelClosed):
+                    raise
                 if attempt == 2:
                     raise InternalError("the clean base ended as soon as it was started", why=str(error)) from error
     raise AssertionError("not reached")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import socket
 from multiprocessing import util
 from typing import NoReturn
 
@@ -18,22 +20,23 @@ from antifreeze.engine.worker.recipe import Recipe
 def grow(recipe: Recipe) -> StemHandle:
     """Fork a stem off this process, as it is now."""
     trainer_pid = os.getpid()
-    trainer = process.open_pidfd(trainer_pid)
-    ours, theirs = pair()
-    lifeline = os.pipe()
-    util._flush_std_streams()  # type: ignore[attr-defined]
-    pid = process.fork()
-    if pid == 0:
-        ours.close()
-        os.close(lifeline[0])
-        os.close(lifeline[1])
-        _be_stem(Channel(theirs, blocking=True), recipe, trainer, trainer_pid)
-    theirs.close()
-    os.close(trainer)
+    with contextlib.ExitStack() as ends:
+        trainer = _closing(ends, process.open_pidfd(trainer_pid))
+        ours, theirs = pair()
+        ends.enter_context(theirs)
+        with contextlib.ExitStack() as kept:
+            kept.enter_context(ours)
+            lifeline = tuple(_closing(kept, fd) for fd in os.pipe())
+            util._flush_std_streams()  # type: ignore[attr-defined]
+            pid = process.fork()
+            if pid == 0:
+                _be_stem(ours, theirs, lifeline, recipe, trainer, trainer_pid)
+            pidfd = process.open_pidfd(pid)
+            kept.pop_all()
     return StemHandle(
         kind="grown",
         pid=pid,
-        pidfd=process.open_pidfd(pid),
+        pidfd=pidfd,
         control=Channel(ours, blocking=False),
         lifeline=lifeline,
         is_child=True,
@@ -41,11 +44,26 @@ def grow(recipe: Recipe) -> StemHandle:
     )
 
 
-def _be_stem(control: Channel, recipe: Recipe, trainer: int, trainer_pid: int) -> NoReturn:
+def _closing(stack: contextlib.ExitStack, fd: int) -> int:
+    stack.callback(os.close, fd)
+    return fd
+
+
+def _be_stem(
+    ours: socket.socket,
+    theirs: socket.socket,
+    lifeline: tuple[int, ...],
+    recipe: Recipe,
+    trainer: int,
+    trainer_pid: int,
+) -> NoReturn:
     code = 1
     try:
         quieten()
-        Stem(control, recipe, trainer=trainer, trainer_pid=trainer_pid).run()
+        ours.close()
+        for fd in lifeline:
+            os.close(fd)
+        Stem(Channel(theirs, blocking=True), recipe, trainer=trainer, trainer_pid=trainer_pid).run()
         code = 0
     finally:
         os._exit(code)

@@ -22,13 +22,30 @@ SLICE_S = 1.0
 
 
 def fork() -> int:
-    """`os.fork()` without the warning about threads.
+    """`os.fork()` whose child has all signals blocked until it has settled what to do about them, and without a warning.
 
-    The warning (Python 3.12 and later) is right for workers forked from a trainer, which is why ours are not: the child
-    becomes a stem that runs nothing of the trainer's but what torch's forked workers would. Silencing it with a filter
-    would make Python forget which warnings it has shown, so that users would see theirs again in every epoch.
+    A signal that came in between would run the trainer's handlers in the child: a second trainer, saving checkpoints.
+    The warning about threads (Python 3.12 and later) is right for workers forked from a trainer, which is why ours are
+    not: the child becomes a stem that runs nothing of the trainer's but what torch's forked workers would. Silencing it
+    with a filter would make Python forget which warnings it has shown, so that users would see theirs again in every
+    epoch.
     """
-    return os.fork() if sys.version_info < (3, 12) else _fork_without_warning()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    trainer = os.getpid()
+    try:
+        return os.fork() if sys.version_info < (3, 12) else _fork_without_warning()
+    except BaseException:
+        if os.getpid() != trainer:  # an at-fork handler, or what a signal had left to do: not in this process
+            os._exit(1)
+        raise
+    finally:
+        if os.getpid() == trainer:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def receive_signals() -> None:
+    """In a forked child: it knows now what to do about every signal."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _fork_without_warning() -> int:
@@ -91,12 +108,12 @@ def kill_group(leader: int) -> None:
 
 
 def reap(pid: int) -> int | None:
-    """The exit code of an ended child, as multiprocessing gives it; None if somebody else has taken it."""
+    """The exit code of an ended child, as multiprocessing gives it; None if it is somebody else's, or has not ended."""
     try:
-        _, status = os.waitpid(pid, 0)
+        ended, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return None
-    return os.waitstatus_to_exitcode(status)
+    return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def die_with(lifeline: int) -> None:

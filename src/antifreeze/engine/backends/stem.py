@@ -21,7 +21,7 @@ from antifreeze.engine.backends import process
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave
-from antifreeze.engine.worker.birth import cap_threads
+from antifreeze.engine.worker.birth import cap_threads, set_worker_signals
 from antifreeze.engine.worker.main import run_worker
 from antifreeze.engine.worker.recipe import Recipe
 
@@ -97,6 +97,8 @@ class Stem:
         code = 1
         try:
             _lead_group(0)
+            set_worker_signals()
+            process.receive_signals()
             self._control.close()
             os.close(self._trainer)
             for pidfd in self._children:
@@ -146,6 +148,7 @@ def quieten() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    process.receive_signals()
 
 
 def _lead_group(pid: int) -> None:

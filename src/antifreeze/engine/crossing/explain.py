@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,7 +60,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     elif callable(thing) and getattr(thing, "__closure__", None):
         names = thing.__code__.co_freevars
         cells = zip(names, thing.__closure__, strict=True)
-        yield from ((f".<{name}>", cell.cell_contents) for name, cell in cells)
+        yield from ((f".<{name}>", cell.cell_contents) for name, cell in cells if cell != types.CellType())
     elif not isinstance(thing, type) and hasattr(thing, "__dict__"):
         yield from ((f".{name}", value) for name, value in vars(thing).items())
 

@@ -11,11 +11,14 @@ import gc
 import io
 import pickle
 import types
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import cloudpickle
+
+from antifreeze.errors import SampleFailed
 
 Find = Callable[[Any], Any]
 """The trainer's object behind a reference in a result."""
@@ -29,13 +32,11 @@ class Inherited:
     kind: str
     module: str | None
     name: str
-    by_value: bytes = field(repr=False)
-    """For the case that it is not the trainer's after all: a class can be made in a worker, too."""
 
 
 _numbers: dict[int, int] | None = None
 _kept: list[Any] = []
-_inherited: dict[int, tuple[Any, Inherited]] = {}
+_inherited: dict[int, tuple[Any, Inherited | None]] = {}
 
 
 def remember(objects: list[Any]) -> None:
@@ -58,11 +59,16 @@ class ResultPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def find_inherited(reference: Inherited) -> Any:
-    """In the trainer: the class or function that a worker has inherited, or a copy of one that it has made itself."""
-    for thing in gc.get_objects():
-        if id(thing) == reference.address and _describe(thing) == (reference.kind, reference.module, reference.name):
+    """In the trainer: the class or function that a worker has inherited."""
+    wanted = reference.kind, reference.module, reference.name
+    for thing in chain(gc.get_objects(), _all_classes()):  # a collector that was frozen does not show what it has
+        if id(thing) == reference.address and _describe(thing) == wanted:
             return thing
-    return pickle.loads(reference.by_value)
+    raise SampleFailed(
+        f"a batch refers to {reference.module}.{reference.name}, which is no longer in this program",
+        why="it was there when the workers were started",
+        try_=f"keep a reference to {reference.name} while the loader runs, or define it at the top of a module",
+    )
 
 
 def dump(thing: Any) -> bytes:
@@ -89,19 +95,26 @@ class _ResultUnpickler(pickle.Unpickler):
         return self.find(reference)
 
 
-def _reference(thing: Any) -> Inherited:
+def _reference(thing: Any) -> Inherited | None:
+    """A reference to what was there before the fork; None for what was made in this worker."""
     known = _inherited.get(id(thing))
     if known is None:
-        known = thing, Inherited(id(thing), *_describe(thing), _by_value(thing))
+        # The stem has frozen all that it inherited: the collector shows only what came later.
+        is_new = any(other is thing for other in gc.get_objects())
+        known = thing, None if is_new else Inherited(id(thing), *_describe(thing))
         _inherited[id(thing)] = known  # with the object, for an id is good only while it lives
     return known[1]
 
 
-def _by_value(thing: Any) -> bytes:
-    try:
-        return cloudpickle.dumps(thing)  # type: ignore[no-any-return]
-    except Exception:  # what its globals hold may be anything; the address will do
-        return b""
+def _all_classes() -> Iterator[type]:
+    waiting: list[type] = [object]
+    seen: set[int] = set()
+    while waiting:
+        kind = waiting.pop()
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            yield kind
+            waiting.extend(type.__subclasses__(kind))
 
 
 def _describe(thing: Any) -> tuple[str, str | None, str]:

@@ -29,7 +29,7 @@ from antifreeze.engine.crossing.main_module import MainModule, import_main
 from antifreeze.whenimported import when_imported
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, PurePath, enum.Enum, re.Pattern, torch.dtype)
-_REFERENCES = (type, types.FunctionType, types.BuiltinFunctionType)
+_REFERENCES = (type, types.FunctionType)
 # A registry or a configuration is small; what is larger is data, and belongs to the dataset.
 MOST_ELEMENTS = 10_000
 

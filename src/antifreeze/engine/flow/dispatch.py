@@ -40,6 +40,6 @@ class Dispatch:
         """A batch has left our hands: its ticket is no longer under way."""
         self._under_way -= 1
 
-    def shrink(self, window: int) -> None:
-        """Let fewer tickets be under way at once from now on."""
-        self._window = max(1, min(self._window, window))
+    def fit(self, window: int) -> None:
+        """Let this many tickets be under way at once from now on."""
+        self._window = max(1, window)

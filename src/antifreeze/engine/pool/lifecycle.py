@@ -33,7 +33,9 @@ MOVES: dict[tuple[Life, Event], Life] = {
     (Life.ALIVE, Event.EXIT): Life.LOST,  # nobody asked it to
     (Life.LEAVING, Event.BIRTH): Life.LEAVING,  # asked to leave before we heard of its birth
     (Life.LEAVING, Event.EXIT): Life.GONE,
+    (Life.LEAVING, Event.STOP): Life.LEAVING,  # a stop that was interrupted goes on
     (Life.LOST, Event.STOP): Life.LOST,
+    (Life.GONE, Event.STOP): Life.GONE,
 }
 
 

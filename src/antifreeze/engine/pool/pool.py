@@ -21,6 +21,7 @@ from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.pool.lifecycle import Event, Life, after
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unfit
+from antifreeze.errors import InternalError
 
 STOP_DEADLINE_S = 2.0
 # How long the stem may take to say how a worker ended, once it has.
@@ -54,6 +55,9 @@ class StemSaid:
     """A clean stem has settled, or cannot."""
 
     message: Settled | Unfit
+
+
+Happening = Heard | Lost | StemSaid
 
 
 class Worker:
@@ -120,17 +124,25 @@ class Pool:
     def __init__(self, stem: StemHandle, *, workers: int) -> None:
         self.stem = stem
         self.workers: list[Worker] = []
+        self.is_waiting = False
+        self.is_abandoned = False
         self._stopped = False
+        self._stem_has_ended = False
+        self._happened: list[Happening] = []
         self._poll = select.poll()
         self._by_channel: dict[int, Worker] = {}
         self._by_pidfd: dict[int, Worker] = {}
         self._poll.register(stem.control.fileno(), select.POLLIN)
         self._poll.register(stem.pidfd, select.POLLIN)
+        try:
+            for number in range(workers):
+                self._ask_for(WorkerNo(number))
+        except BaseException:
+            self.stop()
+            raise
         _pools.add(self)
         atexit.unregister(_stop_all)
         atexit.register(_stop_all)  # anew, to come before whatever our stem needs is ended
-        for number in range(workers):
-            self._ask_for(WorkerNo(number))
 
     def send(self, worker: WorkerNo, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send to one worker; if it is gone, its death will be noticed in the next wait."""
@@ -144,57 +156,56 @@ class Pool:
 
     def try_receive(self, worker: WorkerNo) -> Heard | None:
         """What this worker has said, without waiting: one call into the kernel instead of two."""
+        self.is_waiting = False
+        if self._happened:
+            return None  # first what has happened before
         try:
             received = self.workers[worker].channel.receive()
         except ChannelClosed:
             return None
         return None if received is None else Heard(worker, *received)
 
-    def wait(self, *, deadline: float) -> list[Heard | Lost | StemSaid]:
+    def wait(self, *, deadline: float) -> list[Happening]:
         """Whatever happens next, or nothing if the deadline passes."""
-        events: list[Heard | Lost | StemSaid] = []
         left = max(0.0, deadline - time.monotonic())
-        for fd, mask in self._poll.poll(min(left, process.SLICE_S) * 1000):
-            if (worker := self._by_channel.get(fd)) is not None:
-                self._hear(worker, mask, events)
-            elif (worker := self._by_pidfd.get(fd)) is not None:
-                self._note_death(worker, events)
-            else:
-                self._listen_to_stem(events)
-        return events
+        if not self._happened:
+            self.is_waiting = True  # an interrupt in here loses nothing
+            ready = self._poll.poll(min(left, process.SLICE_S) * 1000)
+            self.is_waiting = False
+            self._take_in(ready)
+        happened, self._happened = self._happened, []
+        return happened
 
     def await_birth(self, worker: Worker, *, deadline: float) -> None:
-        """Listen to the stem until it has brought this worker up."""
-        ignored: list[Heard | Lost | StemSaid] = []
-        poll = select.poll()
-        poll.register(self.stem.control.fileno(), select.POLLIN)
-        poll.register(self.stem.pidfd, select.POLLIN)
-        while worker.known_pid is None and not self._stopped and time.monotonic() < deadline:
-            poll.poll(process.SLICE_S * 1000)
-            self._listen_to_stem(ignored, note_end=False)
-            if self.stem.has_ended():
+        """Take in what happens until this worker has been born; all of it is kept for the next wait."""
+        while worker.known_pid is None and worker.life is Life.ASKED_FOR and time.monotonic() < deadline:
+            if self._stopped:
                 return
+            self._take_in(self._poll.poll(process.SLICE_S * 1000))
 
     def stop(self) -> None:
-        """End all workers and the stem: by asking, then, when time is up for all of them together, by force."""
+        """End all workers and the stem: by asking, then, when time is up for all of them together, by force.
+
+        What is interrupted can be called again.
+        """
         if self._stopped:
             return
-        self._stopped = True
-        deadline = time.monotonic() + STOP_DEADLINE_S
-        for worker in self.workers:
-            worker.life = after(worker.life, Event.STOP)
-            self.send(worker.number, Leave())
-        self._await_ends(deadline)
-        for worker in self.workers:
-            if worker.pidfd is not None and not process.has_ended(worker.pidfd):
-                self.stem.kill_worker(worker.known_pid or -1, worker.pidfd)
-        self._await_ends(time.monotonic() + process.SLICE_S)
-        self.stem.stop(deadline=time.monotonic() + process.SLICE_S)
-        self._close()
+        try:
+            deadline = time.monotonic() + STOP_DEADLINE_S
+            for worker in self.workers:
+                worker.life = after(worker.life, Event.STOP)
+                self.send(worker.number, Leave())
+            self._await_ends(deadline)
+        finally:
+            for worker in self.workers:
+                self._kill(worker)
+            self._await_ends(time.monotonic() + VERDICT_DEADLINE_S)
+            self.stem.stop(deadline=time.monotonic() + VERDICT_DEADLINE_S)
+            self._close()
 
     def abandon(self) -> None:
         """In a child of the trainer: let go of our copies of the descriptors, and touch nothing else."""
-        self._stopped = True
+        self.is_abandoned = True
         self._close()
 
     def _ask_for(self, number: WorkerNo) -> None:
@@ -206,7 +217,17 @@ class Pool:
         with theirs:
             self.stem.fork_worker(number, theirs)
 
-    def _hear(self, worker: Worker, mask: int, events: list[Heard | Lost | StemSaid]) -> None:
+    def _take_in(self, ready: list[tuple[int, int]]) -> None:
+        """What has become readable, into what has happened."""
+        for fd, mask in ready:
+            if (worker := self._by_channel.get(fd)) is not None:
+                self._hear(worker, mask)
+            elif (worker := self._by_pidfd.get(fd)) is not None:
+                self._note_death(worker)
+            else:
+                self._listen_to_stem()
+
+    def _hear(self, worker: Worker, mask: int) -> None:
         fd = worker.channel.fileno()
         try:
             if mask & select.POLLOUT:
@@ -214,7 +235,7 @@ class Pool:
                 if not worker.channel.has_unsent:
                     self._poll.modify(fd, select.POLLIN)
             while (received := worker.channel.receive()) is not None:
-                events.append(Heard(worker.number, *received))
+                self._happened.append(Heard(worker.number, *received))
         except ChannelClosed:
             self._poll.unregister(fd)
             del self._by_channel[fd]
@@ -222,60 +243,82 @@ class Pool:
             if worker.pidfd is not None and process.wait_ended(
                 [worker.pidfd], deadline=time.monotonic() + VERDICT_DEADLINE_S / 2
             ):
-                self.stem.kill_worker(worker.known_pid or -1, worker.pidfd)
+                self._kill(worker)
 
-    def _note_death(self, worker: Worker, events: list[Heard | Lost | StemSaid]) -> None:
+    def _note_death(self, worker: Worker) -> None:
         assert worker.pidfd is not None
         self._poll.unregister(worker.pidfd)
         del self._by_pidfd[worker.pidfd]
         if worker.channel.fileno() in self._by_channel:
-            self._hear(worker, select.POLLIN, events)
-        deadline = time.monotonic() + VERDICT_DEADLINE_S
-        while worker.exitcode is None and time.monotonic() < deadline and not self.stem.has_ended():
-            self._listen_to_stem(events, wait_s=0.05)
+            self._hear(worker, select.POLLIN)
+        self._await_verdict(worker)
         worker.life = after(worker.life, Event.EXIT)
         if worker.life is Life.LOST:
-            events.append(Lost(worker.number, worker.known_pid, worker.exitcode))
+            self._happened.append(Lost(worker.number, worker.known_pid, worker.exitcode))
 
-    def _listen_to_stem(
-        self, events: list[Heard | Lost | StemSaid], *, wait_s: float = 0.0, note_end: bool = True
-    ) -> None:
-        if wait_s:
-            select.select([self.stem.control], [], [], wait_s)
+    def _await_verdict(self, worker: Worker) -> None:
+        """The stem says how a worker ended, right after it has."""
+        deadline = time.monotonic() + VERDICT_DEADLINE_S
+        while worker.exitcode is None and not self._stem_has_ended and time.monotonic() < deadline:
+            _wait_readable(self.stem.control.fileno(), timeout_s=VERDICT_DEADLINE_S / 10)
+            self._listen_to_stem()
+
+    def _listen_to_stem(self) -> None:
         self.stem.control_flush()
         for message, descriptors in self.stem.receive():
             match message:
                 case Born(number, pid):
-                    self.workers[number].born(pid, descriptors[0])
-                    self._by_pidfd[descriptors[0]] = self.workers[number]
-                    self._poll.register(descriptors[0], select.POLLIN)
+                    self._note_birth(self.workers[number], pid, descriptors[0])
                 case Exited(number, _, exitcode):
                     self.workers[number].exitcode = exitcode
                 case Settled() | Unfit():
-                    events.append(StemSaid(message))
+                    self._happened.append(StemSaid(message))
                 case _:
-                    raise AssertionError(f"a stem cannot say {message!r}")
-        if note_end and self.stem.has_ended():
-            self._note_stem_end(events)
+                    raise InternalError(f"a stem cannot say {message!r}")
+        if not self._stem_has_ended and self.stem.has_ended():
+            self._note_stem_end()
 
-    def _note_stem_end(self, events: list[Heard | Lost | StemSaid]) -> None:
+    def _note_birth(self, worker: Worker, pid: int, pidfd: int) -> None:
+        worker.born(pid, pidfd)
+        self._by_pidfd[pidfd] = worker
+        self._poll.register(pidfd, select.POLLIN)
+        if worker.channel.fileno() not in self._by_channel:  # it has closed its channel already
+            self._kill(worker)
+
+    def _note_stem_end(self) -> None:
         """Workers that live go on without it; those that were not born yet never will be."""
+        self._stem_has_ended = True
         for fd in (self.stem.control.fileno(), self.stem.pidfd):
             self._poll.unregister(fd)
         for worker in self.workers:
             if worker.life is Life.ASKED_FOR:
                 worker.life = after(worker.life, Event.EXIT)
-                events.append(Lost(worker.number, None, None))
+                self._happened.append(Lost(worker.number, None, None))
+
+    def _kill(self, worker: Worker) -> None:
+        if worker.pidfd is None or worker.known_pid is None or process.has_ended(worker.pidfd):
+            return
+        if self._stem_has_ended:
+            process.kill_group(worker.known_pid)  # it has not ended, so the number is still its own
+        self.stem.kill_worker(worker.known_pid, worker.pidfd)
 
     def _await_ends(self, deadline: float) -> None:
-        """Listen until all workers have ended, and the stem has said how, or until the deadline."""
-        ignored: list[Heard | Lost | StemSaid] = []
-        while time.monotonic() < deadline and not self.stem.has_ended():
-            if all(worker.exitcode is not None for worker in self.workers):
-                return
-            self._listen_to_stem(ignored, wait_s=0.02, note_end=False)
+        """Take in what happens until all workers have ended, or until the deadline; nobody wants to hear it any more."""
+        while time.monotonic() < deadline and not all(self._is_over(worker) for worker in self.workers):
+            self._take_in(self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+            for happening in self._happened:
+                if isinstance(happening, Heard):
+                    for fd in happening.descriptors:
+                        os.close(fd)
+            self._happened.clear()
+
+    def _is_over(self, worker: Worker) -> bool:
+        if worker.life in (Life.LOST, Life.GONE):
+            return True
+        return worker.known_pid is None and self._stem_has_ended
 
     def _close(self) -> None:
+        self._stopped = True
         for worker in self.workers:
             worker.channel.close()
             if worker.pidfd is not None:
@@ -286,6 +329,12 @@ class Pool:
 
     def __repr__(self) -> str:
         return f"<Pool {self.stem!r} {self.workers!r}>"
+
+
+def _wait_readable(fd: int, *, timeout_s: float) -> None:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    poll.poll(timeout_s * 1000)
 
 
 def _stop_all() -> None:

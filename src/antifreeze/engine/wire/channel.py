@@ -8,6 +8,7 @@ an outbox. The other side blocks for at most a slice at a time.
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 import struct
@@ -27,6 +28,11 @@ _ENCLOSED = b"\xaf"
 _INTS = array.array("i")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(8 * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 _MANY_ANCILLARY_BYTES = socket.CMSG_SPACE(MOST_DESCRIPTORS * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
+
+
+_THE_END = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.EBADF)
+# Too many descriptors of this user are on their way, or the kernel has no memory for buffers: both pass.
+_NO_ROOM_NOW = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM)
 
 
 class ChannelClosed(Exception):
@@ -84,23 +90,22 @@ class Channel:
         while self._outbox:
             self.flush()
 
-    def receive(self) -> tuple[Message, list[int]] | None:
+    def receive(self, *, at_once: bool = False) -> tuple[Message, list[int]] | None:
         """The next message and its descriptors (the caller's from now on); None: nothing has come (in this slice)."""
+        wanted = socket.MSG_CMSG_CLOEXEC | (socket.MSG_DONTWAIT if at_once else 0)
         try:
-            raw, ancillary, flags, _ = self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
+            raw, ancillary, flags, _ = self._socket.recvmsg(LARGEST, self._ancillary, wanted)
         except (BlockingIOError, InterruptedError):
             return None
-        except (ConnectionResetError, BrokenPipeError, OSError) as error:
-            raise ChannelClosed(str(error)) from error
+        except OSError as error:
+            raise _what_it_means(error) from error
         descriptors = _descriptors(ancillary) if ancillary else []
         if flags & socket.MSG_CTRUNC:
             _close_all(descriptors)
             raise _no_descriptors()
         if not raw:
             raise ChannelClosed("end of file")
-        if raw == _ENCLOSED:
-            raw = memory.read_all(descriptors.pop(0))
-        return decode(raw), descriptors
+        return decode(memory.read_all(descriptors.pop(0)) if raw == _ENCLOSED else raw), descriptors
 
     def close(self) -> None:
         """Close this end, and all that waits to be sent with it."""
@@ -119,8 +124,16 @@ class Channel:
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
-            raise ChannelClosed(str(error)) from error
+            if error.errno in _NO_ROOM_NOW:
+                return False
+            raise _what_it_means(error) from error
         return True
+
+
+def _what_it_means(error: OSError) -> Exception:
+    if error.errno in _THE_END:
+        return ChannelClosed(str(error))
+    return _no_descriptors() if error.errno in (errno.EMFILE, errno.ENFILE) else error
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -5,13 +5,17 @@ A message is small; whatever is large lies in shared memory, and the message say
 
 from __future__ import annotations
 
+import copyreg
+import io
 import operator
 import pickle
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import cloudpickle
+import torch
 
 from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
 
@@ -148,13 +152,24 @@ def encode(message: Message) -> bytes:
     """A message as bytes: its kind and its fields."""
     number, values = _ENCODERS[type(message)]
     content = (number, *values(message))
+    stream = io.BytesIO()
     try:
-        return pickle.dumps(content, 5)
+        _MessagePickler(stream, 5).dump(content)
     except Exception:  # a sampler may yield anything, and say anything when it is pickled
         return cloudpickle.dumps(content, 5)  # type: ignore[no-any-return]
+    return stream.getvalue()
 
 
-def decode(raw: bytes) -> Message:
+def _compact(tensor: torch.Tensor) -> Any:
+    """An index that is a part of a tensor must not carry the whole of it along, as pickle would have it."""
+    return torch.Tensor.clone(tensor).__reduce_ex__(5)
+
+
+class _MessagePickler(pickle.Pickler):
+    dispatch_table = ChainMap[Any, Any]({torch.Tensor: _compact}, copyreg.dispatch_table)  # noqa: RUF012
+
+
+def decode(raw: bytes | bytearray) -> Message:
     """The message that these bytes are."""
     number, *values = pickle.loads(raw)
     message: Message = _KINDS[number](*values)

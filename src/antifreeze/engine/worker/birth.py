@@ -22,7 +22,6 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 def become_worker(recipe: Recipe, worker: WorkerNo) -> None:
     """All that must be so before the first sample; an error of `worker_init_fn` passes through."""
-    _set_signals()
     torch.multiprocessing._set_thread_name("pt_data_worker")
     torch.set_num_threads(1)
     seed = _seed(recipe.base_seed, worker)
@@ -53,7 +52,7 @@ def _seed(base_seed: int, worker: WorkerNo) -> int:
     return seed
 
 
-def _set_signals() -> None:
+def set_worker_signals() -> None:
     """Ctrl-C is the trainer's to judge; a worker's own children get the usual handlers back."""
     signal.signal(signal.SIGINT, _do_nothing)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):

@@ -5,6 +5,8 @@ It talks to the trainer alone, over a channel of its own: no queue, no lock and 
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from torch._utils import ExceptionWrapper
@@ -20,30 +22,38 @@ from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.birth import become_worker
 from antifreeze.engine.worker.fetch import Fetcher
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.errors import SampleFailed
+from antifreeze.errors import ArenaError, InternalError, SampleFailed
 
 
 def run_worker(channel: Channel, recipe: Recipe, worker: WorkerNo) -> None:
     """A worker's whole life after its birth as a process."""
     workbench = Workbench(recipe, worker)
     try:
-        while True:
-            received = channel.receive()
-            if received is None:
-                continue
-            message, descriptors = received
-            match message:
-                case Work():
-                    answer, made = workbench.carry_out(message, descriptors)
-                    channel.send_all(answer, [made.fd] if made else ())
-                    if made:
-                        made.close_descriptor()
-                case Leave():
-                    return
-                case _:
-                    raise SampleFailed(f"worker {worker} cannot make sense of {message!r}")
+        for work, descriptors in orders(channel):
+            answer, made = workbench.carry_out(work, descriptors)
+            channel.send_all(answer, [made.fd] if made else ())
+            if made:
+                made.close_descriptor()
     except ChannelClosed:
         return
+
+
+def orders(channel: Channel) -> Iterator[tuple[Work, list[int]]]:
+    """What there is to do, until the trainer says to leave: then nothing more, also of what had been ordered before."""
+    waiting: deque[tuple[Work, list[int]]] = deque()
+    while True:
+        received = channel.receive(at_once=bool(waiting))
+        match received:
+            case None if waiting:
+                yield waiting.popleft()
+            case None:
+                pass  # a slice has passed
+            case (Work() as work, descriptors):
+                waiting.append((work, descriptors))
+            case (Leave(), _):
+                return
+            case (message, _):
+                raise InternalError(f"a worker cannot make sense of {message!r}")
 
 
 class Workbench:
@@ -59,18 +69,19 @@ class Workbench:
             collate.take_over()
             become_worker(recipe, worker)
             self._fetcher = Fetcher(recipe, self._writer.room)
-        except Exception:  # of worker_init_fn, to be raised in the trainer in answer to the first ticket
+        except Exception:  # of worker_init_fn, to be raised in the trainer in answer to every ticket
             self._birth_error = ExceptionWrapper(where=self._where)
 
     def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed, Segment | None]:
         """Make the batch; the segment is one that had to be made for it and is to be sent along."""
-        if self._birth_error is not None:
-            error, self._birth_error = self._birth_error, None
-            return Failed(work.ticket, _dump_error(error)), None
         given = self._slot(work, descriptors)
+        if self._birth_error is not None:
+            return Failed(work.ticket, _dump_error(self._birth_error)), None
         try:
             self._writer.begin(given)
             batch = self._fetcher.fetch(work.index)
+        except ArenaError as error:
+            return Failed(work.ticket, _dump_error(error)), None
         except Exception:  # of user code: to be raised in the trainer
             return Failed(work.ticket, _dump_error(ExceptionWrapper(where=self._where))), None
         return self._report(work, batch, given)
@@ -78,6 +89,8 @@ class Workbench:
     def _report(self, work: Work, batch: Any, given: Segment | None) -> tuple[Filled | Failed, Segment | None]:
         try:
             segment, parcel = self._writer.write(batch)
+        except (ArenaError, OSError) as error:  # the machine's, not the batch's
+            return Failed(work.ticket, _dump_error(error)), None
         except Exception as error:  # of a __reduce__ of the user's, or of pickle itself
             return Failed(work.ticket, _dump_error(explain(batch, "batch", error, made_by=self._worker))), None
         made = None if segment is given else segment

@@ -19,4 +19,4 @@ class Recipe:
     base_seed: int
     num_workers: int
     worker_threads: int | None
-    """How many threads native libraries may use in a worker; None: as many as they like."""
+    """How many threads the pools of native libraries may use in a worker; None: as many as they like."""
