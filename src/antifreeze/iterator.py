@@ -119,6 +119,9 @@ class Iterator(_Stock):
         if self._epoch is None:
             super()._reset(loader, first_iter)
             return
+        if self._epoch.has_failed:  # kept workers that were lost: the next epoch begins with new ones
+            self._epoch.close()
+            self._start(loader)
         _Base._reset(self, loader, first_iter)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
         self._epoch.begin(self._sampler_iter.__next__)

@@ -70,6 +70,16 @@ def _number(directory: Path, *names: str) -> int | None:
     return None
 
 
+def descriptor_limit() -> int:
+    """How many descriptors this process may have open."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except ImportError:
+        return 256
+
+
 def umask() -> int | None:
     """The file mode mask, read without changing it (the call that sets it is the only one there is)."""
     for line in _lines("/proc/self/status"):

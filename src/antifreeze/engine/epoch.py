@@ -71,6 +71,11 @@ class Epoch:
         self._window = window
         self._failure: Callable[[], Exception] | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether this epoch, and any that would follow it, can give no more batches."""
+        return self._failure is not None
+
     def begin(self, next_index: Callable[[], Any]) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made."""
         for arrival in self._delivery.break_off():
@@ -124,7 +129,8 @@ class Epoch:
             try:
                 self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
             except Exception as error:  # an index that cannot be pickled, or no descriptor left: raised in its turn
-                self._take_back(ticket.number)
+                del self._leases[ticket.number]
+                self._arena.undo(lease, ticket.worker)
                 self._arrive(ticket.number, Unsent(error))
 
     def _hear_from(self, expected: WorkerNo) -> None:

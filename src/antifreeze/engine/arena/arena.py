@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from antifreeze import machine
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
@@ -25,6 +26,9 @@ from antifreeze.engine.numbers import SlotNo, WorkerNo
 
 # A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.
 SPARE = 3
+
+# Slots with a descriptor of their own take at most this share of what the program may have open.
+DESCRIPTOR_SHARE = 4
 
 _arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
 
@@ -57,6 +61,7 @@ class Arena:
         self._spare = SPARE
         self._wanted_window = window
         self._budget_bytes = budget_bytes
+        self._most_descriptors = machine.descriptor_limit() // DESCRIPTOR_SHARE
         self._books = SlotBooks()
         self._segments: dict[SlotNo, Segment] = {}
         self._tags: dict[SlotNo, _Tag] = {}
@@ -89,9 +94,18 @@ class Arena:
         books.add_home(slot, worker)
         return Lease(slot, segment.size, segment.fd, forget)
 
+    def undo(self, lease: Lease, worker: WorkerNo) -> None:
+        """The worker has never heard of this lease."""
+        self._books.put_back_forgettable(worker, lease.forget)
+        if lease.slot is not None:
+            if lease.descriptor is not None:
+                self._books.remove_home(lease.slot, worker)
+            self.hand_back(lease.slot)
+
     def hand_back(self, slot: SlotNo) -> None:
         """The worker had nothing to put into this slot."""
         self._books.move(slot, Event.RETURN)
+        self._trim(slot)
 
     def fill(self, slot: SlotNo) -> None:
         """The worker has put a whole batch into this slot."""
@@ -104,6 +118,8 @@ class Arena:
             self._drop(instead_of, Event.OUTGROW)
         slot = self._books.adopt(size)
         self._segments[slot] = segment
+        if len(self._books) > self._most_descriptors:
+            segment.close_descriptor()  # enough to read what is in it; it cannot be leased again
         allowed = slots_that_fit(budget_bytes=self._budget_bytes, slot_bytes=size)
         self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
         return slot
@@ -175,7 +191,8 @@ class Arena:
     def _trim(self, slot: SlotNo) -> None:
         """Keep a free slot only while there are not too many."""
         over_budget = self._books.total_bytes > self._budget_bytes and len(self._books) > 1
-        if over_budget or len(self._books) > self._window + self._spare:
+        cannot_be_sent = self._segments[slot].fd < 0
+        if over_budget or cannot_be_sent or len(self._books) > self._window + self._spare:
             self._drop(slot, Event.RETIRE)
 
     def _drop(self, slot: SlotNo, event: Event) -> None:

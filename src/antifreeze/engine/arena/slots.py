@@ -118,6 +118,15 @@ class SlotBooks:
         """This worker has been sent the slot's memory."""
         self._entries[slot].homes.add(worker)
 
+    def remove_home(self, slot: SlotNo, worker: WorkerNo) -> None:
+        """This worker has not been sent the slot's memory after all."""
+        self._entries[slot].homes.discard(worker)
+
+    def put_back_forgettable(self, worker: WorkerNo, slots: tuple[SlotNo, ...]) -> None:
+        """This worker has not been told of these slots after all."""
+        if slots:
+            self._forgettable[worker][:0] = slots
+
     def take_forgettable(self, worker: WorkerNo) -> tuple[SlotNo, ...]:
         """Slots that are gone since this was last asked, and whose memory this worker still has."""
         return tuple(self._forgettable.pop(worker)) if worker in self._forgettable else ()

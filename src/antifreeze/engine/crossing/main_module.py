@@ -73,7 +73,7 @@ def _importable_names(source: str | None) -> frozenset[str] | None:
 
 
 def _is_guard(statement: ast.stmt) -> bool:
-    if not isinstance(statement, ast.If):
+    if not isinstance(statement, ast.If) or any(isinstance(node, ast.NotEq) for node in ast.walk(statement.test)):
         return False
     names = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
     texts = {node.value for node in ast.walk(statement.test) if isinstance(node, ast.Constant)}

@@ -182,15 +182,20 @@ class _CrossingUnpickler(pickle.Unpickler):
         self, stream: io.BytesIO, buffers: memoryview, places: list[tuple[int, int]], shared: list[int]
     ) -> None:
         super().__init__(stream, buffers=(buffers[start : start + length] for start, length in places))
-        self._buffers = buffers
-        self._shared = shared
+        self._memory = _ReceivedMemory(buffers, shared)
 
     def find_class(self, module: str, name: str) -> Any:
         if module == __name__ and name == storage_from.__name__:
-            return self._storage_from
+            return self._memory.storage_from  # not a method of this object: pickle keeps it, and would make a cycle
         return super().find_class(module, name)
 
-    def _storage_from(self, kind: str, where: int, length: int) -> torch.UntypedStorage:
+
+class _ReceivedMemory:
+    def __init__(self, buffers: memoryview, shared: list[int]) -> None:
+        self._buffers = buffers
+        self._shared = shared
+
+    def storage_from(self, kind: str, where: int, length: int) -> torch.UntypedStorage:
         if kind == "shared":
             return torch.UntypedStorage._new_shared_fd_cpu(self._shared[where], length)  # type: ignore[attr-defined, no-any-return]
         if not length:

@@ -36,7 +36,7 @@ class Inherited:
 
 _numbers: dict[int, int] | None = None
 _kept: list[Any] = []
-_inherited: dict[int, tuple[Any, Inherited | None]] = {}
+_inherited: dict[int, tuple[Any, Inherited]] = {}
 
 
 def remember(objects: list[Any]) -> None:
@@ -100,8 +100,9 @@ def _reference(thing: Any) -> Inherited | None:
     known = _inherited.get(id(thing))
     if known is None:
         # The stem has frozen all that it inherited: the collector shows only what came later.
-        is_new = any(other is thing for other in gc.get_objects())
-        known = thing, None if is_new else Inherited(id(thing), *_describe(thing))
+        if any(other is thing for other in gc.get_objects()):
+            return None
+        known = thing, Inherited(id(thing), *_describe(thing))
         _inherited[id(thing)] = known  # with the object, for an id is good only while it lives
     return known[1]
 

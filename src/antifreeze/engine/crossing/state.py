@@ -178,15 +178,13 @@ def _apply(name: str, module: types.ModuleType, state: ModuleState) -> Iterator[
 
 def _put(owner: Any, key: str, value: Any) -> None:
     current = vars(owner).get(key, _MISSING)
-    if type(current) is type(value) and current == value:
-        return
     # In place where that can be: other modules may have imported the very object.
     if type(current) is type(value) and isinstance(value, dict | set):
         current.clear()
         current.update(value)
     elif type(current) is type(value) and isinstance(value, list):
         current[:] = value
-    else:
+    elif current is not value:
         setattr(owner, key, value)
 
 

@@ -27,6 +27,8 @@ STOP_DEADLINE_S = 2.0
 # How long the stem may take to say how a worker ended, once it has.
 VERDICT_DEADLINE_S = 1.0
 BIRTH_DEADLINE_S = 60.0
+# Messages of one worker that are taken in before others get their turn: each may bring a descriptor.
+MOST_AT_ONCE = 16
 
 # Held here until they are stopped: the collector may end the sockets of a pool before the iterator that would stop it.
 _pools: set[Pool] = set()
@@ -199,8 +201,9 @@ class Pool:
         finally:
             for worker in self.workers:
                 self._kill(worker)
-            self._await_ends(time.monotonic() + VERDICT_DEADLINE_S)
-            self.stem.stop(deadline=time.monotonic() + VERDICT_DEADLINE_S)
+            if any(worker.known_pid for worker in self.workers):
+                self._await_ends(time.monotonic() + VERDICT_DEADLINE_S / 2)
+            self.stem.stop(deadline=time.monotonic() + VERDICT_DEADLINE_S / 2)
             self._close()
 
     def abandon(self) -> None:
@@ -234,7 +237,10 @@ class Pool:
                 worker.channel.flush()
                 if not worker.channel.has_unsent:
                     self._poll.modify(fd, select.POLLIN)
-            while (received := worker.channel.receive()) is not None:
+            for _ in range(MOST_AT_ONCE):
+                received = worker.channel.receive()
+                if received is None:
+                    break
                 self._happened.append(Heard(worker.number, *received))
         except ChannelClosed:
             self._poll.unregister(fd)
@@ -249,8 +255,10 @@ class Pool:
         assert worker.pidfd is not None
         self._poll.unregister(worker.pidfd)
         del self._by_pidfd[worker.pidfd]
-        if worker.channel.fileno() in self._by_channel:
-            self._hear(worker, select.POLLIN)
+        heard_before = -1
+        while worker.channel.fileno() in self._by_channel and len(self._happened) != heard_before:
+            heard_before = len(self._happened)
+            self._hear(worker, select.POLLIN)  # all that it has sent; the end of file may come late, or never
         self._await_verdict(worker)
         worker.life = after(worker.life, Event.EXIT)
         if worker.life is Life.LOST:

@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -24,6 +25,7 @@ LARGEST = 4096
 MOST_DESCRIPTORS = 250
 # How long a worker or a stem sits in one receive or send; it is only there so that no wait is endless.
 SLICE_S = 5
+PAUSE_S = 0.01
 _ENCLOSED = b"\xaf"
 _INTS = array.array("i")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(8 * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
@@ -68,10 +70,15 @@ class Channel:
         raw = encode(message)
         if len(raw) <= LARGEST and not self._outbox and self._try_send(raw, descriptors):
             return
-        own = [os.dup(fd) for fd in descriptors]
-        if len(raw) > LARGEST:
-            own.insert(0, memory.copy_of([raw], "antifreeze-letter"))
-            raw = _ENCLOSED
+        own: list[int] = []
+        try:
+            if len(raw) > LARGEST:
+                own.append(memory.copy_of([raw], "antifreeze-letter"))
+                raw = _ENCLOSED
+            own.extend(os.dup(fd) for fd in descriptors)
+        except OSError as error:
+            _close_all(own)
+            raise _what_it_means(error) from error
         self._outbox.append((raw, own))
         self.flush()
 
@@ -88,6 +95,7 @@ class Channel:
         """Send, and wait in slices until the other side has room; for workers and stems, who may wait."""
         self.send(message, descriptors)
         while self._outbox:
+            time.sleep(PAUSE_S)  # the socket has waited for a slice already, unless it is the kernel that has no room
             self.flush()
 
     def receive(self, *, at_once: bool = False) -> tuple[Message, list[int]] | None:

@@ -152,12 +152,42 @@ def encode(message: Message) -> bytes:
     """A message as bytes: its kind and its fields."""
     number, values = _ENCODERS[type(message)]
     content = (number, *values(message))
+    if type(message) is Work:
+        content = (number, message.ticket, _dump_index(message.index), *content[3:])
+    return pickle.dumps(content, 5)
+
+
+def decode(raw: bytes | bytearray) -> Message:
+    """The message that these bytes are."""
+    number, *values = pickle.loads(raw)
+    kind = _KINDS[number]
+    if kind is Work:
+        values[1] = _load_index(values[1])
+    message: Message = kind(*values)
+    return message
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """In place of an index that could not be rebuilt in the worker."""
+
+    error: Exception
+
+
+def _dump_index(index: Any) -> bytes:
     stream = io.BytesIO()
     try:
-        _MessagePickler(stream, 5).dump(content)
+        _IndexPickler(stream, 5).dump(index)
     except Exception:  # a sampler may yield anything, and say anything when it is pickled
-        return cloudpickle.dumps(content, 5)  # type: ignore[no-any-return]
+        return cloudpickle.dumps(index, 5)  # type: ignore[no-any-return]
     return stream.getvalue()
+
+
+def _load_index(raw: bytes) -> Any:
+    try:
+        return pickle.loads(raw)
+    except Exception as error:  # whatever its class does when it is rebuilt: the ticket is told, not the worker ended
+        return Unreadable(error)
 
 
 def _compact(tensor: torch.Tensor) -> Any:
@@ -165,12 +195,5 @@ def _compact(tensor: torch.Tensor) -> Any:
     return torch.Tensor.clone(tensor).__reduce_ex__(5)
 
 
-class _MessagePickler(pickle.Pickler):
+class _IndexPickler(pickle.Pickler):
     dispatch_table = ChainMap[Any, Any]({torch.Tensor: _compact}, copyreg.dispatch_table)  # noqa: RUF012
-
-
-def decode(raw: bytes | bytearray) -> Message:
-    """The message that these bytes are."""
-    number, *values = pickle.loads(raw)
-    message: Message = _KINDS[number](*values)
-    return message

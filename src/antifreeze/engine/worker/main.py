@@ -17,7 +17,7 @@ from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.explain import explain
 from antifreeze.engine.numbers import SlotNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Failed, Filled, Leave, Work
+from antifreeze.engine.wire.messages import Failed, Filled, Leave, Unreadable, Work
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.birth import become_worker
 from antifreeze.engine.worker.fetch import Fetcher
@@ -78,6 +78,8 @@ class Workbench:
         if self._birth_error is not None:
             return Failed(work.ticket, _dump_error(self._birth_error)), None
         try:
+            if isinstance(work.index, Unreadable):
+                raise work.index.error
             self._writer.begin(given)
             batch = self._fetcher.fetch(work.index)
         except ArenaError as error:
