@@ -5,8 +5,8 @@
 
 PYTHON ?= python3
 ZOO ?= ../shared/zoo
-# Where pip finds torch without CUDA, which is all that these targets need.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+# An index with builds of torch without CUDA, which is all that these targets need, where pip does not find one by itself.
+TORCH_INDEX ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,8 +25,9 @@ setup: $(READY)
 demo: $(READY)
 	$(BIN)/antifreeze demo
 
+# In parallel by file: tests of processes wait more than they compute.
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff format --check
@@ -63,9 +64,10 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	    echo "setup: torch is here already; downloading the development tools that are missing into $(VENV)"; \
 	else \
 	    cp constraints.txt $(CONSTRAINTS); \
-	    echo "setup: downloading $$(grep '^torch==' constraints.txt) into $(VENV)" \
-	         "(about 200 MB from $(TORCH_INDEX); PyPI's build with CUDA, several GB, if that cannot be reached)"; \
-	    $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --extra-index-url $(TORCH_INDEX) torch; \
+	    echo "setup: downloading $$(grep '^torch==' constraints.txt) into $(VENV) (a CPU build has about 200 MB, one with" \
+	         "CUDA several GB; TORCH_INDEX=… names an index of CPU builds, PYTHON=… a Python that has torch already)"; \
+	    $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) \
+	        $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch; \
 	    echo "setup: downloading the development tools (ruff, mypy, pytest, numpy, opencv …; about 150 MB)"; \
 	fi
 	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) setuptools

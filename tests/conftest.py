@@ -49,6 +49,13 @@ def pytest_configure(config: pytest.Config) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some workers are meant to crash
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    own = session.config.stash[SESSION]
+    if own.usage != own.usage_of_all and own.usage.exists():
+        with own.usage_of_all.open("a") as file:
+            file.write(own.usage.read_text())
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     tempfile.tempdir = None
     shutil.rmtree(config.stash[SESSION].directory, ignore_errors=True)

@@ -60,6 +60,8 @@ class Session:
         self.temp.mkdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.temp)
         self.usage = self.directory / "usage.jsonl"
+        # When the tests run in several processes: that of the first of them.
+        self.usage_of_all = Path(os.environ.setdefault("ANTIFREEZE_TEST_USAGE", str(self.usage)))
         os.environ["ANTIFREEZE_USAGE"] = str(self.usage)
         os.environ["ANTIFREEZE"] = "require"
         self.mark = Mark()

@@ -46,7 +46,7 @@ def looped() -> list[Any]:
         {"a": [1, (2, {3}), frozenset({4})]},
         {"train": is_simple, "classes": [Colour]},
     ],
-    ids=repr,
+    ids=lambda value: re.sub(" at 0x[0-9a-f]+", "", repr(value)),
 )
 def test_plain_data_and_references_to_code_are_simple(value: Any) -> None:
     assert is_simple(value)

@@ -160,6 +160,7 @@ def _start() -> _Base:
         f"import sys; sys.path.insert(0, {source!r}); "
         # first of all, for the imports take seconds
         f"from antifreeze.engine.backends.process import die_with; die_with({theirs_of_lifeline}); "
+        "import torch; "  # before anything of ours that needs it: under `antifreeze run`, its import imports our iterator
         f"from antifreeze.engine.backends.clean_base import main; main({theirs.fileno()}, {os.getpid()})"
     )
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
