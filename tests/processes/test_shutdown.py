@@ -20,8 +20,8 @@ from user_scripts import Script
 LIMIT_S = 2.0
 SLACK_S = 1.0
 """For a machine that does other things too."""
-EXIT_S = 2.0
-"""For the interpreter to end, with torch in it."""
+EXIT_S = 4.0
+"""For the interpreter to end, with torch in it, while other tests use the other core; our own bound is LIMIT_S."""
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 

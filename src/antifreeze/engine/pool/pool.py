@@ -201,9 +201,10 @@ class Pool:
         finally:
             for worker in self.workers:
                 self._kill(worker)
-            if any(worker.known_pid for worker in self.workers):
-                self._await_ends(time.monotonic() + VERDICT_DEADLINE_S / 2)
-            self.stem.stop(deadline=time.monotonic() + VERDICT_DEADLINE_S / 2)
+            # A stem that has brought up nobody yet is still importing, and hears nothing.
+            grace_s = VERDICT_DEADLINE_S / 2 if any(worker.known_pid for worker in self.workers) else 0.0
+            self._await_ends(time.monotonic() + grace_s)
+            self.stem.stop(deadline=time.monotonic() + grace_s)
             self._close()
 
     def abandon(self) -> None:
