@@ -70,7 +70,9 @@ class FakeSegment:
         del self.open_descriptors[self.fd]
 
 
-def fake_read_batch(segment: FakeSegment, parcel: Parcel, *, lend: Callable[[], Owner | None], find: Any) -> Any:
+def fake_read_batch(
+    segment: FakeSegment, parcel: Parcel, form: None, *, lend: Callable[[], Owner | None], find: Any
+) -> Any:
     owner = lend() if segment.memory.is_large else None
     return Batch(segment.memory.content, owner)
 
@@ -147,8 +149,13 @@ class FakePool:
             self.open_descriptors[made[0]] = memory
         check(memory)
         memory.content, memory.is_large = work.index, is_large
-        answer = Filled(work.ticket, 0, 0, 0, size if made else 0)
+        answer = Filled(work.ticket, Parcel(0, 0, 0, 0), b"", None, size if made else 0)
         self.workers[number].outbox.append((answer, made))
+
+    def write_letter(self, number: int) -> None:
+        """The worker makes a batch so small that it goes into the message."""
+        work, _ = self.take_work(number)
+        self.workers[number].outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", work.index, 0), []))
 
     def fail(self, number: int) -> None:
         work, _ = self.take_work(number)
@@ -172,6 +179,7 @@ class MadeUp:
         self._patches = [
             mock.patch.object(arena_module, "Segment", kind),
             mock.patch.object(arena_module, "read_batch", fake_read_batch),
+            mock.patch.object(arena_module, "read_letter", lambda body, *_, find: Batch(body, None)),
             mock.patch.object(epoch_module, "say_once"),
         ]
 
@@ -250,6 +258,11 @@ class Trainer(RuleBasedStateMachine):
         self.seen_by_a_child.update(batch.owner.memory for _, batch in self.held if batch.owner)
 
     # --- what workers do
+
+    @precondition(lambda self: self.pool.busy_workers())
+    @rule(data=st.data())
+    def write_a_letter(self, data: Any) -> None:
+        self.pool.write_letter(data.draw(st.sampled_from(self.pool.busy_workers())))
 
     @precondition(lambda self: self.pool.busy_workers())
     @rule(data=st.data(), size=st.integers(1, 60), is_large=st.booleans())
@@ -490,7 +503,7 @@ def test_a_slot_that_was_never_given_cannot_be_filled(made_up: tuple[Epoch, Fake
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
     work, _ = pool.take_work(0)
-    pool.workers[0].outbox.append((Filled(work.ticket, 0, 0, 0, 0), []))
+    pool.workers[0].outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", None, 0), []))
     with pytest.raises(InternalError, match="a slot that it did not have"):
         epoch.next_batch()
 

@@ -11,11 +11,11 @@ import torch
 
 from antifreeze.engine.arena import arena as arena_module
 from antifreeze.engine.arena import segment as memory
-from antifreeze.engine.arena.arena import SPARE, Arena, Lease
-from antifreeze.engine.arena.layout import Parcel, SlotWriter
+from antifreeze.engine.arena.arena import LETTERS_IN_A_ROW, SPARE, Arena, Lease
+from antifreeze.engine.arena.layout import COPY_BELOW, Parcel
 from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.arena.slots import State
-from antifreeze.engine.arena.views import COPY_BELOW
+from antifreeze.engine.arena.writer import Desk, SlotWriter
 from antifreeze.engine.crossing.results import ResultPickler
 from antifreeze.engine.numbers import SlotNo, WorkerNo
 from antifreeze.errors import InternalError
@@ -23,6 +23,7 @@ from antifreeze.errors import InternalError
 SIZE = 2 * COPY_BELOW
 """A batch of this many bytes is lent; its slot has one chunk more."""
 SLOT_BYTES = 3 * memory.CHUNK
+WORKER = WorkerNo(0)
 
 
 def descriptors() -> set[str]:
@@ -34,7 +35,7 @@ class Setting:
 
     def __init__(self, *, window: int = 4, budget_bytes: int = 100 * SLOT_BYTES) -> None:
         self.arena = Arena(window=window, budget_bytes=budget_bytes)
-        self.mapped: dict[SlotNo, Segment] = {}
+        self.mapped: dict[SlotNo, Desk] = {}
         self._writer = SlotWriter(ResultPickler)
 
     def lease(self, worker: int = 0) -> Lease:
@@ -48,25 +49,28 @@ class Setting:
         given = None
         if lease.slot is not None:
             if lease.descriptor is not None:
-                given = Segment(os.dup(lease.descriptor), lease.size)
-                given.close_descriptor()
-                self.mapped[lease.slot] = given
+                segment = Segment(os.dup(lease.descriptor), lease.size)
+                segment.close_descriptor()
+                self.mapped[lease.slot] = Desk(segment)
             given = self.mapped[lease.slot]
         self._writer._largest = 0
         self._writer.begin(given)
-        segment, parcel = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
-        if segment is given:
-            assert lease.slot is not None
-            self.arena.fill(lease.slot)
-            return lease.slot, parcel
-        return self.arena.adopt(segment.fd, segment.size, instead_of=lease.slot), parcel
+        parcel, definition, body, made = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
+        assert body is None
+        if definition:
+            self.arena.learn(WORKER, parcel.form, definition)
+        if made is not None:
+            return self.arena.adopt(made.fd, made.size, WORKER, instead_of=lease.slot), parcel
+        assert lease.slot is not None
+        self.arena.fill(lease.slot, WORKER)
+        return lease.slot, parcel
 
     def batch(self, value: int, *, size: int = SIZE) -> torch.Tensor:
         slot, parcel = self.fill(self.lease(), value, size=size)
         return self.open(slot, parcel)
 
     def open(self, slot: SlotNo, parcel: Parcel) -> Any:
-        return self.arena.open(slot, parcel, lambda _: None)
+        return self.arena.open(slot, parcel, WORKER, lambda _: None)
 
     def is_lent(self, tensor: torch.Tensor) -> bool:
         spans = [(each.address, each.address + each.size) for each in self.arena._segments.values()]
@@ -109,7 +113,7 @@ def test_an_adopted_slot_is_lent_then_free_then_leased_with_its_descriptor_once(
 
 
 def test_a_slot_of_small_tensors_is_free_as_soon_as_it_is_opened(setting: Setting) -> None:
-    tensor = setting.batch(1, size=100)
+    tensor = setting.batch(1, size=10_000)
     assert setting.states() == ["FREE"]
     assert tensor.eq(1).all()
 
@@ -117,7 +121,7 @@ def test_a_slot_of_small_tensors_is_free_as_soon_as_it_is_opened(setting: Settin
 def test_a_batch_that_cannot_be_opened_leaves_its_slot_free(setting: Setting) -> None:
     slot, parcel = setting.fill(setting.lease(), 1)
     with pytest.raises(Exception):  # noqa: B017 - whatever pickle says
-        setting.open(slot, Parcel(parcel.offset + 1, parcel.structure_bytes, parcel.table_bytes))
+        setting.open(slot, parcel._replace(offset=parcel.offset + 1))
     assert setting.states() == ["FREE"]
 
 
@@ -254,7 +258,7 @@ def test_the_window_comes_back_when_batches_become_small_again() -> None:
     setting = Setting(window=4, budget_bytes=4 * SLOT_BYTES)
     setting.batch(1, size=3 * SIZE)
     assert setting.arena.window < 4
-    slots = [setting.fill(Lease(None, 0, None, ()), value, size=10) for value in range(3)]
+    slots = [setting.fill(Lease(None, 0, None, ()), value, size=10_000) for value in range(3)]
     assert setting.arena.window == 4
     for slot, parcel in slots:
         assert setting.open(slot, parcel) is not None
@@ -271,7 +275,7 @@ def test_slots_beyond_window_and_spare_are_let_go() -> None:
 
 
 def test_the_slot_of_a_lost_worker_is_not_reused_before_its_death_is_confirmed(setting: Setting) -> None:
-    setting.batch(1, size=10)
+    setting.batch(1, size=10_000)
     lease = setting.lease()
     assert lease.slot is not None
     setting.arena.lose_writer(WorkerNo(0), lease.slot)
@@ -283,10 +287,24 @@ def test_the_slot_of_a_lost_worker_is_not_reused_before_its_death_is_confirmed(s
     assert again.descriptor is not None  # the next worker of that number has not got it
 
 
+def test_a_worker_whose_batches_come_in_messages_gets_no_slot_until_one_does_not(setting: Setting) -> None:
+    setting.batch(1)
+    for _ in range(LETTERS_IN_A_ROW):
+        lease = setting.lease()
+        assert lease.slot is not None
+        setting.arena.pass_over(lease.slot, WORKER)
+    assert setting.lease().slot is None
+    assert setting.lease(worker=1).slot is not None
+    setting.arena.pass_over(None, WORKER)
+    setting.fill(Lease(None, 0, None, ()), 2)
+    setting.batch(3)
+    assert setting.lease().slot is not None
+
+
 def test_what_is_not_in_the_table_is_a_bug_of_ours(setting: Setting) -> None:
     slot, _ = setting.fill(setting.lease(), 1)
     with pytest.raises(InternalError):
-        setting.arena.fill(slot)
+        setting.arena.fill(slot, WORKER)
     with pytest.raises(InternalError):
         setting.arena.hand_back(slot)
 

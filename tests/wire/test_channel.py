@@ -237,7 +237,7 @@ def test_a_process_without_descriptors_says_so(ends: Ends) -> None:
     highest = max(int(name) for name in descriptors())
     fillers = []
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 3, hard))
         try:
             while True:
                 fillers.append(os.dup(read))

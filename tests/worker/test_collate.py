@@ -1,17 +1,21 @@
 """`default_collate` into the slot."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.data import default_collate
 from torch.utils.data._utils import collate as torch_collate
 
 from antifreeze.engine.worker import collate
-from antifreeze.engine.worker.collate import IN_PLACE_FROM, collate_tensors
+from antifreeze.engine.worker.collate import collate_samples, collate_tensors
 
-LARGE = IN_PLACE_FROM // 8  # floats in each of two samples
+LARGE = 8192  # floats in a sample
 
 
 class Slot:
@@ -47,10 +51,10 @@ def test_large_samples_are_stacked_into_the_slot() -> None:
     assert batch[0].eq(1).all() and batch[1].eq(2).all()
 
 
-def test_small_samples_do_not_ask_for_room() -> None:
+def test_empty_samples_do_not_ask_for_room() -> None:
     slot = Slot()
     with collate.into(slot.room):
-        assert collate_tensors([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
+        assert collate_tensors([torch.empty(0, 3), torch.empty(0, 3)]).shape == (2, 0, 3)
     assert slot.asked == []
 
 
@@ -133,6 +137,113 @@ def test_default_collate_of_any_structure_uses_the_slot(taken_over: None) -> Non
     assert batch["image"].data_ptr() == slot.given[0].data_ptr()
     assert batch["label"].tolist() == [0, 1]
     assert batch["name"] == ["0", "1"]
+
+
+LEAVES = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.booleans(),
+    st.text(max_size=3),
+    st.binary(max_size=3),
+    st.none(),
+    st.sampled_from([torch.zeros(2), torch.ones(3, dtype=torch.int32)]),
+    st.sampled_from([np.zeros(2), np.float32(1), np.bool_(True)]),
+)
+SAMPLES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.dictionaries(st.sampled_from(["a", "b", 1]), inner, max_size=2),
+        st.lists(inner, max_size=2),
+        st.tuples(inner, inner),
+        st.tuples(inner, inner).map(lambda pair: Pair(*pair)),
+        st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2).map(OrderedDict),
+    ),
+    max_leaves=5,
+)
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def outcome_of(collate_fn: Any, batch: Any) -> str:
+    """Types and values of what comes out, or the type of the error."""
+    try:
+        return described(collate_fn(batch))
+    except Exception as error:
+        return repr(type(error))
+
+
+def described(thing: Any) -> str:
+    kind = type(thing).__name__
+    if isinstance(thing, torch.Tensor):
+        return f"{kind} {thing.dtype} {thing.tolist()}"
+    if isinstance(thing, dict):
+        return f"{kind} {[(key, described(part)) for key, part in thing.items()]}"
+    if isinstance(thing, list | tuple):
+        return f"{kind} {[described(part) for part in thing]}"
+    return f"{kind} {thing!r}"
+
+
+@given(st.one_of(st.lists(SAMPLES, max_size=3), SAMPLES.map(lambda sample: [sample] * 3)))
+def test_the_short_way_gives_what_default_collate_gives(samples: list[Any]) -> None:
+    with collate.into(Slot().room):
+        ours = outcome_of(collate_samples, samples)
+    assert ours == outcome_of(default_collate, samples)
+
+
+NUMBERS: list[list[Any]] = [
+    [1, 2, 3],
+    [-(2**63), 2**63 - 1],
+    [1, True],
+    [True, False],
+    [True, 1],
+    [1, 2.5],
+    [1.5, 2],
+    [1.5, float("nan"), float("inf"), -0.0],
+    [1e308, 5e-324],
+    [1.0, True],
+    [1, torch.tensor(2)],
+    [1.5, np.float32(0.1)],
+    [1, np.int8(3)],
+    [2**63, 1],
+    [1, None],
+    [1.5, "a"],
+    [1.0, 1j],
+]
+
+
+@pytest.mark.parametrize("batch", NUMBERS, ids=repr)
+def test_numbers_become_what_torch_makes_of_them(taken_over: None, batch: list[Any]) -> None:
+    expected: Any
+    torchs = torch_collate.collate_float_fn if isinstance(batch[0], float) else torch_collate.collate_int_fn
+    try:
+        expected = torchs(batch)
+    except Exception as error:
+        with collate.into(Slot().room), pytest.raises(type(error)):
+            default_collate(batch)
+        return
+    with collate.into(Slot().room):
+        result = default_collate(batch)
+    assert result.dtype is expected.dtype and result.shape == expected.shape
+    assert result.view(torch.uint8).equal(expected.view(torch.uint8))
+
+
+def test_numbers_are_torchs_own_memory_when_user_code_collates(taken_over: None) -> None:
+    assert default_collate([1, 2]).resize_(100).shape == (100,)  # memory of others cannot be resized
+
+
+def test_numbers_go_where_the_default_device_says(taken_over: None) -> None:
+    with torch.device("meta"), collate.into(Slot().room):
+        assert default_collate([1, 2]).is_meta
+        assert default_collate([1.5, 2.5]).is_meta
+
+
+def test_the_table_is_ours_until_somebody_adds_to_it(taken_over: None) -> None:
+    assert collate.is_ours()
+    torch_collate.default_collate_fn_map[set] = lambda batch, *, collate_fn_map=None: batch
+    assert not collate.is_ours()
 
 
 def test_what_the_user_has_put_into_torchs_table_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import functools
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from torch._utils import ExceptionWrapper
 
@@ -40,22 +39,27 @@ _OWN_FAULT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Full:
+class Full(NamedTuple):
     """A batch that waits in a slot."""
 
     slot: SlotNo
     parcel: Parcel
 
 
-@dataclass(frozen=True, slots=True)
-class Unsent:
+class Letter(NamedTuple):
+    """A batch so small that it came in the message."""
+
+    body: bytearray
+    parcel: Parcel
+
+
+class Unsent(NamedTuple):
     """A ticket that could not be sent to its worker."""
 
     error: Exception
 
 
-Outcome = Full | Failed | Unsent
+Outcome = Full | Letter | Failed | Unsent
 
 
 class Epoch:
@@ -171,9 +175,7 @@ class Epoch:
     def _receive(self, heard: Heard) -> None:
         message = heard.message
         if isinstance(message, Filled):
-            slot = self._filled_slot(message, heard.descriptors)
-            parcel = Parcel(message.offset, message.structure_bytes, message.table_bytes)
-            outcome: Outcome = Full(slot, parcel)
+            outcome: Outcome = self._take_batch(message, heard)
         elif isinstance(message, Failed):
             self._take_back(message.ticket)
             outcome = message
@@ -193,16 +195,22 @@ class Epoch:
             self._throw_away(stale)
             self._send_work()
 
-    def _filled_slot(self, message: Filled, descriptors: list[int]) -> SlotNo:
-        leased = self._leases.pop(message.ticket)
-        if message.made_bytes:
-            slot = self._arena.adopt(descriptors[0], message.made_bytes, instead_of=leased)
-            self._fit_window(message.made_bytes)
-            return slot
+    def _take_batch(self, message: Filled, heard: Heard) -> Full | Letter:
+        ticket, parcel, definition, body, made_bytes = message
+        leased = self._leases.pop(ticket)
+        if definition:
+            self._arena.learn(heard.worker, parcel.form, definition)
+        if body is not None:
+            self._arena.pass_over(leased, heard.worker)
+            return Letter(body, parcel)
+        if made_bytes:
+            slot = self._arena.adopt(heard.descriptors[0], made_bytes, heard.worker, instead_of=leased)
+            self._fit_window(made_bytes)
+            return Full(slot, parcel)
         if leased is None:
-            raise InternalError(f"ticket {message.ticket} was filled into a slot that it did not have")
-        self._arena.fill(leased)
-        return leased
+            raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
+        self._arena.fill(leased, heard.worker)
+        return Full(leased, parcel)
 
     def _fit_window(self, slot_bytes: int) -> None:
         self._dispatch.fit(self._arena.window)
@@ -220,12 +228,13 @@ class Epoch:
     def _open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
         """The batch, or the error to raise in its place."""
         ticket, outcome = arrival.ticket, arrival.outcome
-        if isinstance(outcome, Full):
+        find = self._pool.stem.find
+        if isinstance(outcome, Full | Letter):
             try:
-                return self._arena.open(outcome.slot, outcome.parcel, self._pool.stem.find), None
-            except (
-                Exception
-            ) as why:  # of a class of the user's, when it is rebuilt: this batch is lost, the next is not
+                if isinstance(outcome, Letter):
+                    return self._arena.open_letter(*outcome, ticket.worker, find), None
+                return self._arena.open(*outcome, ticket.worker, find), None
+            except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
                 error = why
         else:
             error = outcome.error if isinstance(outcome, Unsent) else self._load_error(outcome.error)

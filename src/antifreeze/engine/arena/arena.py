@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from antifreeze import machine
+from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
-from antifreeze.engine.arena.views import read_batch
+from antifreeze.engine.arena.views import read_batch, read_letter
 from antifreeze.engine.numbers import SlotNo, WorkerNo
 
 # A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.
@@ -29,6 +29,9 @@ SPARE = 3
 
 # Slots with a descriptor of their own take at most this share of what the program may have open.
 DESCRIPTOR_SHARE = 4
+
+# A worker whose last batches, this many, were all small enough for a message gets no slot until one is not.
+LETTERS_IN_A_ROW = 8
 
 _arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
 
@@ -40,8 +43,7 @@ class _Tag(weakref.ref[Owner]):
     slot: SlotNo
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """Where a worker may put its next batch."""
 
     slot: SlotNo | None
@@ -66,6 +68,8 @@ class Arena:
         self._segments: dict[SlotNo, Segment] = {}
         self._tags: dict[SlotNo, _Tag] = {}
         self._released: deque[_Tag] = deque()
+        self._forms: dict[tuple[WorkerNo, int], Form] = {}
+        self._letters: defaultdict[WorkerNo, int] = defaultdict(int)
         _arenas.add(self)
 
     @property
@@ -84,7 +88,7 @@ class Arena:
             self._collect()
         books = self._books
         forget = books.take_forgettable(worker)
-        slot = books.choose_free(worker)
+        slot = books.choose_free(worker) if self._letters[worker] < LETTERS_IN_A_ROW else None
         if slot is None:
             return Lease(None, 0, None, forget)
         books.move(slot, Event.LEASE)
@@ -107,12 +111,24 @@ class Arena:
         self._books.move(slot, Event.RETURN)
         self._trim(slot)
 
-    def fill(self, slot: SlotNo) -> None:
+    def learn(self, worker: WorkerNo, number: int, definition: bytes) -> None:
+        """The worker will call this form by its number from now on."""
+        self._forms[worker, number] = Form(definition)
+
+    def fill(self, slot: SlotNo, worker: WorkerNo) -> None:
         """The worker has put a whole batch into this slot."""
+        self._letters[worker] = 0
         self._books.move(slot, Event.FILL)
 
-    def adopt(self, fd: int, size: int, *, instead_of: SlotNo | None) -> SlotNo:
+    def pass_over(self, slot: SlotNo | None, worker: WorkerNo) -> None:
+        """The worker's batch was so small that it came in the message; whatever slot it was given is free."""
+        self._letters[worker] += 1
+        if slot is not None:
+            self.hand_back(slot)
+
+    def adopt(self, fd: int, size: int, worker: WorkerNo, *, instead_of: SlotNo | None) -> SlotNo:
         """The worker has made this memory, and filled it, because what it was given was too small or nothing at all."""
+        self._letters[worker] = 0
         segment = Segment(fd, size)
         if instead_of is not None:
             self._drop(instead_of, Event.OUTGROW)
@@ -124,14 +140,19 @@ class Arena:
         self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
         return slot
 
-    def open(self, slot: SlotNo, parcel: Parcel, find: Callable[[Any], Any]) -> Any:
+    def open(self, slot: SlotNo, parcel: Parcel, worker: WorkerNo, find: Callable[[Any], Any]) -> Any:
         """The batch in a filled slot; afterwards the slot is lent, or free again."""
         segment = self._segments[slot]
         try:
-            return read_batch(segment, parcel, lend=lambda: self._lend(slot, segment), find=find)
+            form = self._forms[worker, parcel.form] if parcel.form else None
+            return read_batch(segment, parcel, form, lend=lambda: self._lend(slot, segment), find=find)
         finally:
             if self._books.state(slot) is State.FILLED:
                 self.discard(slot)
+
+    def open_letter(self, body: bytearray, parcel: Parcel, worker: WorkerNo, find: Callable[[Any], Any]) -> Any:
+        """The batch that came in a message."""
+        return read_letter(body, parcel, self._forms[worker, parcel.form] if parcel.form else None, find=find)
 
     def discard(self, slot: SlotNo) -> None:
         """Nobody wants what is in this slot (any more)."""
@@ -142,6 +163,7 @@ class Arena:
         """The worker that this slot is leased to is lost, but perhaps not dead."""
         self._books.move(slot, Event.LOSE_WRITER)
         self._books.forget_worker(worker)
+        self._letters.pop(worker, None)
 
     def confirm_death(self, slot: SlotNo) -> None:
         """The lost worker is dead: it will not write any more."""

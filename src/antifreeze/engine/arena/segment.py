@@ -55,11 +55,12 @@ class _Mapping:
 class Segment:
     """A stretch of shared memory, mapped into this process."""
 
-    __slots__ = ("_mapping", "address", "fd", "size")
+    __slots__ = ("_mapping", "address", "fd", "size", "view")
 
     def __init__(self, fd: int, size: int) -> None:
         self._mapping = _Mapping(fd, size, mmap.MAP_SHARED)
         self.address = self._mapping.address
+        self.view = memoryview(self._mapping.owner()).cast("B")
         self.fd = fd
         self.size = size
 
@@ -70,24 +71,6 @@ class Segment:
         this one, and a weak reference to it tells.
         """
         return self._mapping.owner()
-
-    def read(self, offset: int, length: int) -> bytes:
-        """A copy of some bytes."""
-        return ctypes.string_at(self.address + offset, length)
-
-    def copy_out(self, offset: int, length: int) -> bytearray:
-        """Some bytes in ordinary memory of their own."""
-        copy = bytearray(length)
-        ctypes.memmove(ctypes.addressof(ctypes.c_char.from_buffer(copy)), self.address + offset, length)
-        return copy
-
-    def write(self, offset: int, content: bytes) -> None:
-        """Copy some bytes in."""
-        ctypes.memmove(self.address + offset, content, len(content))
-
-    def copy_in(self, offset: int, address: int, length: int) -> None:
-        """Copy raw memory of this process in."""
-        ctypes.memmove(self.address + offset, address, length)
 
     def close_descriptor(self) -> None:
         """Close the descriptor; the mapping stays until nothing points into it."""

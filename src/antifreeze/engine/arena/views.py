@@ -14,42 +14,59 @@ from typing import Any
 
 import torch
 
-from antifreeze.engine.arena.layout import ALIGNMENT, DTYPES, Parcel
+from antifreeze.engine.arena.forms import Form
+from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
+from antifreeze.engine.arena.tensors import tensor_over
 
-# Seen: labels of 3 KB that a user kept held 384 MB of slots. Copying 64 KiB costs about 5 µs.
-COPY_BELOW = 64 << 10
+_STAND_INS = "antifreeze.engine.arena.pickled"
 
-_LAYOUT = "antifreeze.engine.arena.layout"
+Lend = Callable[[], Owner | None]
+Find = Callable[[Any], Any]
 
 
-def read_batch(
-    segment: Segment, parcel: Parcel, *, lend: Callable[[], Owner | None], find: Callable[[Any], Any]
-) -> Any:
-    """The batch that a parcel describes; `find` gives the trainer's object behind a reference in it."""
-    description = segment.read(parcel.offset, parcel.structure_bytes + parcel.table_bytes)
-    table = array.array("q", description[parcel.structure_bytes :])
-    # A batch that is small altogether is copied in one piece.
-    block = segment.copy_out(0, parcel.offset) if 0 < parcel.offset < COPY_BELOW else None
-    memory = _SlotMemory(segment, table, lend, block)
-    batch = _BatchUnpickler(io.BytesIO(description), memory, find).load()
+def read_batch(segment: Segment, parcel: Parcel, form: Form | None, *, lend: Lend, find: Find) -> Any:
+    """The batch in a slot; `find` gives the trainer's object behind a reference in it."""
+    view = segment.view
+    structure = view[parcel.offset : parcel.offset + parcel.structure_bytes + parcel.table_bytes]
+    if form is None:
+        # A batch that is small altogether is copied in one piece.
+        block = bytearray(view[: parcel.offset]) if 0 < parcel.offset < COPY_BELOW else None
+        return _unpickle(structure, parcel, _SlotMemory(view, lend, block), find)
+    values = pickle.loads(structure) if parcel.structure_bytes else []
+    if form.has_large:
+        return form.within(view, lend(), values)
+    return form.over(bytearray(view[: form.extent]), values)
+
+
+def read_letter(body: bytearray, parcel: Parcel, form: Form | None, *, find: Find) -> Any:
+    """The batch that came in a message: its memory is the user's from now on."""
+    if form is not None:
+        return form.over(body, pickle.loads(memoryview(body)[parcel.offset :]) if parcel.structure_bytes else [])
+    view = memoryview(body)
+    return _unpickle(view[parcel.offset :], parcel, _SlotMemory(view, lambda: None, body), find)
+
+
+def _unpickle(structure: memoryview, parcel: Parcel, slot: _SlotMemory, find: Find) -> Any:
+    slot.table = array.array("q", bytes(structure[parcel.structure_bytes :]))
+    batch = _BatchUnpickler(io.BytesIO(structure), slot, find).load()
     if torch._utils._sparse_tensors_to_validate:  # torch keeps them, and so the slot, until they have been looked at
         torch._utils._validate_loaded_sparse_tensors()
     return batch
 
 
 class _BatchUnpickler(pickle.Unpickler):
-    def __init__(self, structure: io.BytesIO, memory: _SlotMemory, find: Callable[[Any], Any]) -> None:
+    def __init__(self, structure: io.BytesIO, memory: _SlotMemory, find: Find) -> None:
         super().__init__(structure, buffers=memory.buffers())
         self._memory = memory
         self._find = find
 
     def find_class(self, module: str, name: str) -> Any:
-        """Globals of the pickle; the stand-ins of `layout` become methods of the slot's memory.
+        """Globals of the pickle; the stand-ins of `pickled` become methods of the slot's memory.
 
         (Not of this object: pickle keeps what it finds, and the cycle would keep the slot until the next collection.)
         """
-        if module == _LAYOUT and name != "typed_storage":
+        if module == _STAND_INS and name != "typed_storage":
             return getattr(self._memory, name)
         return super().find_class(module, name)
 
@@ -59,25 +76,19 @@ class _BatchUnpickler(pickle.Unpickler):
 
 
 class _SlotMemory:
-    """The regions of one slot, lent or copied."""
+    """The regions of one batch, lent or copied."""
 
-    def __init__(
-        self,
-        segment: Segment,
-        table: array.array[int],
-        lend: Callable[[], Owner | None],
-        block: bytearray | None,
-    ) -> None:
-        self._segment = segment
-        self._table = table
+    def __init__(self, view: memoryview, lend: Lend, block: bytearray | None) -> None:
+        self.table: array.array[int] = array.array("q")
+        self._view = view
         self._block = block
-        self._lend: Callable[[], Owner | None] | None = lend
+        self._lend: Lend | None = lend
         self._owner: Owner | None = None
         self._copied: dict[int, bytearray] = {}
 
     def buffers(self) -> Iterator[memoryview] | None:
         """The out-of-band buffers of the pickle, in its order."""
-        described = self._table[1 + 3 * self._table[0] :]
+        described = self.table[1 + 3 * self.table[0] :]
         return map(self._bytes_of, described[::2], described[1::2]) if described else None
 
     def tensor_at(self, code: int, region: int, start: int, length: int, *shape: int) -> torch.Tensor:
@@ -86,15 +97,14 @@ class _SlotMemory:
         if not length:
             return torch.empty(shape, dtype=dtype)
         buffer, offset = self._memory_of(region)
-        flat = torch.frombuffer(buffer, dtype=dtype, count=length // dtype.itemsize, offset=offset + start)
-        return flat if len(shape) == 1 else flat.view(shape)
+        return tensor_over(buffer, dtype, shape, offset + start)
 
     def strided_at(
         self, code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> torch.Tensor:
         """A tensor with gaps or overlaps."""
         flat = self.tensor_at(code, region, start, length, length // DTYPES[code].itemsize)
-        return flat.as_strided(shape, strides)
+        return flat.set_(flat.untyped_storage(), 0, shape, strides)  # not a view, as torch's is not
 
     def storage_at(self, region: int, length: int) -> torch.UntypedStorage:
         """The storage under an unusual tensor."""
@@ -110,7 +120,7 @@ class _SlotMemory:
     def _memory_of(self, region: int) -> tuple[Any, int]:
         """(buffer, where the region's storage would begin in it): lent if it is large and the arena agrees, else copied."""
         place = 1 + 3 * region
-        offset, low, length = self._table[place : place + 3]
+        offset, low, length = self.table[place : place + 3]
         if self._block is not None:
             return self._block, offset - low
         if length >= COPY_BELOW:
@@ -121,5 +131,5 @@ class _SlotMemory:
         beyond = offset % ALIGNMENT  # kept in the copy, so that every tensor in it stays aligned
         copy = self._copied.get(region)
         if copy is None:
-            copy = self._copied[region] = self._segment.copy_out(offset - beyond, beyond + length)
+            copy = self._copied[region] = bytearray(self._view[offset - beyond : offset + length])
         return copy, beyond - low

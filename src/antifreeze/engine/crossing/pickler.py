@@ -22,7 +22,8 @@ import cloudpickle
 import torch
 
 from antifreeze.engine.arena import segment as memory
-from antifreeze.engine.arena.layout import ALIGNMENT, typed_storage
+from antifreeze.engine.arena.layout import ALIGNMENT
+from antifreeze.engine.arena.pickled import typed_storage
 
 # Smaller buffers travel inside the pickle.
 OUT_OF_BAND_FROM = 4096

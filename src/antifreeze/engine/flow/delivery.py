@@ -5,8 +5,7 @@ An outcome of an epoch that was broken off is *stale*: it is handed back to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.plan.ticket import Ticket
@@ -15,8 +14,7 @@ from antifreeze.errors import InternalError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival(Generic[T]):
+class Arrival(NamedTuple, Generic[T]):
     """What became of a ticket."""
 
     ticket: Ticket

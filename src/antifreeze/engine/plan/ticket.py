@@ -6,14 +6,12 @@ The sampler is advanced only when the caller asks for one ticket, so that look-a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """The order for one batch."""
 
     number: TicketNo

@@ -13,7 +13,7 @@ import signal
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from antifreeze.engine.backends import process
 from antifreeze.engine.backends.base import StemHandle
@@ -34,8 +34,7 @@ MOST_AT_ONCE = 16
 _pools: set[Pool] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(NamedTuple):
     """A worker has said something."""
 
     worker: WorkerNo
@@ -43,8 +42,7 @@ class Heard:
     descriptors: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(NamedTuple):
     """A worker has ended, and nobody had asked it to."""
 
     worker: WorkerNo
@@ -52,8 +50,7 @@ class Lost:
     exitcode: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StemSaid:
+class StemSaid(NamedTuple):
     """A clean stem has settled, or cannot."""
 
     message: Settled | Unfit

@@ -6,37 +6,67 @@ table of collate functions, so that user code which calls `default_collate` itse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import array
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data._utils import collate as torch_collate
-
-# Below this, a place in the slot costs more than the copy that it saves.
-IN_PLACE_FROM = 64 << 10
 
 Room = Callable[[tuple[int, ...], torch.dtype, int], torch.Tensor | None]
 
 _room: Room | None = None
 
 
+def _table() -> dict[Any, Any]:
+    return torch_collate.default_collate_fn_map
+
+
 def take_over() -> None:
-    """Put our stacking in place of torch's, unless the user has put something there."""
-    table = torch_collate.default_collate_fn_map
-    if table.get(torch.Tensor) is torch_collate.collate_tensor_fn:
-        table[torch.Tensor] = collate_tensors
+    """Put our functions in place of torch's, unless the user has put something there."""
+    table = _table()
+    for kind, torchs, ours in (
+        (torch.Tensor, torch_collate.collate_tensor_fn, collate_tensors),
+        (int, torch_collate.collate_int_fn, collate_ints),
+        (float, torch_collate.collate_float_fn, collate_floats),
+    ):
+        if table.get(kind) is torchs:
+            table[kind] = ours
 
 
-@contextmanager
-def into(room: Room) -> Iterator[None]:
-    """While this lasts, large tensors are stacked into what `room` gives."""
-    global _room
-    _room = room
-    try:
-        yield
-    finally:
+def is_ours() -> bool:
+    """Whether nobody else's function is in the table: one could keep what was stacked, or stack it for something else."""
+    return all(function.__module__ in (torch_collate.__name__, __name__) for function in _table().values())
+
+
+class into:  # noqa: N801 - reads as the word it is; a generator would take three times as long
+    """While this lasts, tensors are stacked into what `room` gives."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, room: Room) -> None:
+        self._given = room
+
+    def __enter__(self) -> None:
+        global _room
+        _room = self._given
+
+    def __exit__(self, *_: object) -> None:
+        global _room
         _room = None
+
+
+def collate_samples(batch: Any) -> Any:
+    """What `default_collate` does, with a short way for what most datasets give: dicts, tuples and lists of tensors."""
+    first = batch[0]
+    kind = type(first)
+    if kind is torch.Tensor:
+        return collate_tensors(batch)
+    if kind is dict:
+        return {key: collate_samples([sample[key] for sample in batch]) for key in first}
+    if kind in (tuple, list) and len(set(map(len, batch))) == 1:  # if not, torch has words for it
+        return [collate_samples(samples) for samples in zip(*batch, strict=True)]
+    return torch_collate.default_collate(batch)
 
 
 def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
@@ -47,15 +77,38 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
         return torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
     if type(first) is not torch.Tensor or not first.is_cpu:
         return torch.stack(batch, 0)
-    length = len(batch) * first.nbytes
-    if length >= IN_PLACE_FROM and _room is not None:
-        out = _room((len(batch), *first.shape), first.dtype, length)
+    if _room is not None:
+        length = len(batch) * first.nbytes
+        out = _room((len(batch), *first.shape), first.dtype, length) if length else None
         if out is not None:
             return _stack_into(out, batch)
     stacked = torch.stack(batch, 0)
     if stacked.dtype is first.dtype:
         return stacked
     return _stack_into(torch.empty(stacked.shape, dtype=first.dtype), batch)
+
+
+def collate_ints(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    """A tensor of integers, in a quarter of the time that torch takes to find out what each of them is."""
+    packed = _packed("q", int, batch)
+    return torch.tensor(batch) if packed is None else torch.frombuffer(packed, dtype=torch.int64)
+
+
+def collate_floats(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+    """A tensor of doubles, likewise."""
+    packed = _packed("d", float, batch)
+    return torch.tensor(batch, dtype=torch.float64) if packed is None else torch.frombuffer(packed, dtype=torch.float64)
+
+
+def _packed(code: str, kind: type, batch: Any) -> array.array[Any] | None:
+    """The numbers side by side; None where only torch knows what it would make of them."""
+    # Memory that torch has not made cannot be resized, and a default device is for torch to obey.
+    if _room is None or torch._C._len_torch_function_stack() or not {kind}.issuperset(map(type, batch)):
+        return None
+    try:
+        return array.array(code, batch)
+    except OverflowError:
+        return None
 
 
 def _stack_into(out: torch.Tensor, batch: Any) -> torch.Tensor:

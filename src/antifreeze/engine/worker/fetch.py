@@ -18,8 +18,9 @@ class Fetcher:
         self._dataset = recipe.dataset
         self._batched = recipe.auto_collation
         self._has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
-        self._collate: Callable[[Any], Any] = recipe.collate_fn
-        self._room = room if recipe.collate_fn is default_collate else None
+        is_default = self._batched and recipe.collate_fn is default_collate and collate.is_ours()
+        self._collate: Callable[[Any], Any] = collate.collate_samples if is_default else recipe.collate_fn
+        self._room = room if is_default else None
 
     def fetch(self, index: Any) -> Any:
         """The batch; whatever user code raises passes through."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch._utils import ExceptionWrapper
 
-from antifreeze.engine.arena.layout import SlotWriter
 from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.writer import Desk, SlotWriter
 from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.explain import explain
 from antifreeze.engine.numbers import SlotNo, WorkerNo
@@ -42,10 +42,10 @@ def orders(channel: Channel) -> Iterator[tuple[Work, list[int]]]:
     """What there is to do, until the trainer says to leave: then nothing more, also of what had been ordered before."""
     waiting: deque[tuple[Work, list[int]]] = deque()
     while True:
-        received = channel.receive(at_once=bool(waiting))
-        match received:
-            case None if waiting:
-                yield waiting.popleft()
+        if waiting and not channel.has_unread:
+            yield waiting.popleft()
+            continue
+        match channel.receive():
             case None:
                 pass  # a slice has passed
             case (Work() as work, descriptors):
@@ -62,7 +62,7 @@ class Workbench:
     def __init__(self, recipe: Recipe, worker: WorkerNo) -> None:
         self._where = f"in DataLoader worker process {worker}"
         self._worker = worker
-        self._slots: dict[SlotNo, Segment] = {}
+        self._slots: dict[SlotNo, Desk] = {}
         self._birth_error: ExceptionWrapper | None = None
         self._writer = SlotWriter(results.ResultPickler)
         try:
@@ -86,22 +86,18 @@ class Workbench:
             return Failed(work.ticket, _dump_error(error)), None
         except Exception:  # of user code: to be raised in the trainer
             return Failed(work.ticket, _dump_error(ExceptionWrapper(where=self._where))), None
-        return self._report(work, batch, given)
+        return self._report(work, batch)
 
-    def _report(self, work: Work, batch: Any, given: Segment | None) -> tuple[Filled | Failed, Segment | None]:
+    def _report(self, work: Work, batch: Any) -> tuple[Filled | Failed, Segment | None]:
         try:
-            segment, parcel = self._writer.write(batch)
+            parcel, definition, body, made = self._writer.write(batch)
         except (ArenaError, OSError) as error:  # the machine's, not the batch's
             return Failed(work.ticket, _dump_error(error)), None
         except Exception as error:  # of a __reduce__ of the user's, or of pickle itself
             return Failed(work.ticket, _dump_error(explain(batch, "batch", error, made_by=self._worker))), None
-        made = None if segment is given else segment
-        filled = Filled(
-            work.ticket, parcel.offset, parcel.structure_bytes, parcel.table_bytes, made.size if made else 0
-        )
-        return filled, made
+        return Filled(work.ticket, parcel, definition, body, made.size if made else 0), made
 
-    def _slot(self, work: Work, descriptors: list[int]) -> Segment | None:
+    def _slot(self, work: Work, descriptors: list[int]) -> Desk | None:
         for slot in work.forget:
             self._slots.pop(slot, None)
         if work.slot is None:
@@ -109,7 +105,7 @@ class Workbench:
         if descriptors:
             segment = Segment(descriptors[0], work.slot_bytes)
             segment.close_descriptor()
-            self._slots[work.slot] = segment
+            self._slots[work.slot] = Desk(segment)
         return self._slots[work.slot]
 
 

@@ -1,0 +1,163 @@
+"""Any batch at all → a pickle of its structure, and the regions of memory that belong to it.
+
+The structure is pickled with protocol 5; in place of the bytes of a tensor it has a call of `tensor_at` that names a
+region. There is one region per storage, as large as what the tensors of the batch use of it: so tensors that shared
+memory share it again on the other side, and a view into a large dataset does not carry the dataset along. Nothing large
+is ever inside the pickle.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+from collections import ChainMap
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from antifreeze.engine.arena.layout import CODES, is_plain
+
+
+def tensor_at(code: int, region: int, start: int, length: int, *shape: int) -> NoReturn:
+    """A dense tensor: stands in the pickle; the reader puts its own method in its place."""
+    raise NotImplementedError
+
+
+def strided_at(
+    code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> NoReturn:
+    """A strided tensor: stands in the pickle; the reader puts its own method in its place."""
+    raise NotImplementedError
+
+
+def storage_at(region: int, length: int) -> NoReturn:
+    """A storage: stands in the pickle; the reader puts its own method in its place."""
+    raise NotImplementedError
+
+
+def typed_storage(storage: torch.UntypedStorage, dtype: torch.dtype) -> torch.TypedStorage:
+    """The typed face of a storage, as torch's own reduction of unusual tensors asks for it."""
+    return torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+
+
+class Region:
+    """The part of one storage that a batch uses; addresses are this process's."""
+
+    __slots__ = ("base", "high", "low", "number")
+
+    def __init__(self, number: int, base: int, low: int, high: int) -> None:
+        self.number = number
+        self.base = base
+        self.low = low
+        self.high = high
+
+
+class Pickled:
+    """One batch, pickled: its structure, and where its bytes are now. It keeps alive what these bytes belong to."""
+
+    def __init__(self) -> None:
+        self.structure = b""
+        self.regions: dict[int, Region] = {}
+        self.buffers: list[int] = []
+        """(region, length) of the out-of-band buffers, one after the other."""
+        self.storages: dict[int, torch.UntypedStorage] = {}
+        self.kept: list[Any] = []
+
+    def use(self, base: int, address: int, length: int) -> int:
+        """The number of the region of the storage at `base`, grown to hold these bytes too."""
+        region = self.regions.get(base)
+        if region is None:
+            region = self.regions[base] = Region(len(self.regions), base, address, address + length)
+        else:
+            region.low = min(region.low, address)
+            region.high = max(region.high, address + length)
+        return region.number
+
+
+def _with_reducers(
+    pickler: type[pickle.Pickler], reducers: dict[type, Callable[..., Any]], others: Any
+) -> type[pickle.Pickler]:
+    """A kind of pickler that asks these reducers first; it must be of the class, for pickle looks when it is made."""
+    return type(pickler.__name__, (pickler,), {"dispatch_table": ChainMap(reducers, others)})
+
+
+class BatchPickler:
+    """Pickles one batch after the other: with plain pickle, and with another pickler from the first that needs it."""
+
+    def __init__(self, fallback: type[pickle.Pickler]) -> None:
+        reducers: dict[type, Callable[..., Any]] = {
+            torch.Tensor: self._reduce_tensor,
+            torch.UntypedStorage: self._reduce_storage,
+            torch.TypedStorage: self._reduce_typed_storage,
+        }
+        self._plain = _with_reducers(pickle.Pickler, reducers, copyreg.dispatch_table)
+        self._fallback = _with_reducers(fallback, reducers, fallback.dispatch_table)
+        self._pickler = self._plain
+        self._batch = Pickled()
+
+    def dump(self, batch: Any) -> Pickled:
+        """The batch as a pickle and regions; whatever the classes in it raise passes through."""
+        try:
+            return self._dump_with(self._pickler, batch)
+        except Exception:  # whatever a user's __reduce__ raises; the second attempt reports what is really wrong
+            if self._pickler is self._fallback:
+                raise
+        pickled = self._dump_with(self._fallback, batch)
+        self._pickler = self._fallback  # the next batch will need it too
+        return pickled
+
+    def _dump_with(self, kind: type[pickle.Pickler], batch: Any) -> Pickled:
+        self._batch = pickled = Pickled()
+        try:
+            stream = io.BytesIO()
+            pickler = kind(stream, 5, buffer_callback=self._take_buffer)
+            pickler.dump(batch)
+            pickled.kept.append(pickler)  # its memo holds what user classes made only for the pickle
+            pickled.structure = stream.getvalue()
+            return pickled
+        finally:
+            self._batch = Pickled()
+
+    def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
+        """Out-of-band buffers of arrays and of user classes."""
+        raw = buffer.raw()
+        if raw.nbytes == 0 or raw.readonly:
+            return True  # stays in the pickle, which keeps read-only memory read-only on the other side
+        address = torch.frombuffer(raw, dtype=torch.uint8).data_ptr()
+        self._batch.kept.append(buffer)
+        self._batch.buffers.extend((self._batch.use(address, address, raw.nbytes), raw.nbytes))
+        return False
+
+    def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
+        if not is_plain(tensor):
+            return tensor.__reduce_ex__(5)
+        dtype = tensor.dtype
+        shape = tensor.shape
+        length = tensor.nbytes
+        if not length:
+            return tensor_at, (CODES[dtype], 0, 0, 0, *shape)
+        address = tensor.data_ptr()
+        start = int(tensor.storage_offset()) * dtype.itemsize
+        if tensor.is_contiguous():
+            return tensor_at, (CODES[dtype], self._batch.use(address - start, address, length), start, length, *shape)
+        strides = tensor.stride()
+        length = dtype.itemsize * (1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)))
+        region = self._batch.use(address - start, address, length)
+        return strided_at, (CODES[dtype], region, start, length, tuple(shape), strides)
+
+    def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
+        length = storage.nbytes()
+        if not length:
+            return storage_at, (0, 0)
+        base = storage.data_ptr()
+        return storage_at, (self._batch.use(base, base, length), length)
+
+    def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
+        untyped = storage._untyped_storage
+        if untyped.device.type != "cpu":
+            return storage.__reduce_ex__(5)
+        # Every tensor wraps its storage anew; pickle must see one object per storage to keep tensors on it together.
+        untyped = self._batch.storages.setdefault(untyped._cdata, untyped)
+        return typed_storage, (untyped, storage.dtype)

@@ -1,0 +1,222 @@
+"""The worker's side of `layout`: a batch → the slot it was given, a larger one, or the message itself.
+
+A tensor that was collated straight into the slot stays where it is; everything else gets its place, and is copied
+there, when the whole batch is known.
+"""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import pickle
+from typing import Any, NamedTuple
+
+import torch
+
+from antifreeze.engine.arena import forms
+from antifreeze.engine.arena import segment as memory
+from antifreeze.engine.arena.forms import Sketch, Spec
+from antifreeze.engine.arena.layout import ALIGNMENT, Parcel, aligned, is_plain
+from antifreeze.engine.arena.pickled import BatchPickler, Pickled
+from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.tensors import tensor_over
+
+# A batch up to this size goes into the message: it costs less than a slot does, and leaves room for the rest of it.
+ENCLOSE_UP_TO = 3 << 10
+# Room to grow, as a share of the batch: the next batch is rarely of exactly the same size.
+SLACK = 8
+# Kept by both sides for as long as the worker lives.
+MOST_FORMS = 256
+MOST_TENSORS = 256
+
+Copy = tuple[int, int, int]
+"""What to copy where: offset, address, length."""
+
+
+class Desk:
+    """Memory that a worker lays out batches in: a slot, or memory of its own for small ones."""
+
+    __slots__ = ("_tensors", "address", "buffer", "segment", "size", "view")
+
+    def __init__(self, segment: Segment | None = None) -> None:
+        self.segment = segment
+        self.buffer: Any = segment.owner() if segment else bytearray(memory.CHUNK)
+        self.view = memoryview(self.buffer).cast("B")
+        self.address = segment.address if segment else ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
+        self.size = self.view.nbytes
+        self._tensors: dict[Spec, torch.Tensor] = {}
+
+    def tensor(self, spec: Spec) -> torch.Tensor:
+        """The tensor at this place; the next batch will most likely ask for it again."""
+        tensor = self._tensors.get(spec)
+        if tensor is None:
+            tensor = self._tensors[spec] = tensor_over(self.buffer, *spec)
+        return tensor
+
+    def tidy_up(self) -> None:
+        """Between two batches: forget tensors if they are many. (Not in mid-batch, for their ids are in use.)"""
+        if len(self._tensors) > MOST_TENSORS:
+            self._tensors.clear()
+
+
+class Written(NamedTuple):
+    """A batch that is ready to be reported."""
+
+    parcel: Parcel
+    definition: bytes
+    """Of its form, if this is the first batch that refers to it."""
+    body: bytearray | None
+    """The batch itself, if it is small; else it is in the slot."""
+    made: Segment | None
+    """The slot, if it is another one than was given: it leaves with the batch."""
+
+
+class SlotWriter:
+    """Writes one batch after the other."""
+
+    def __init__(self, fallback_pickler: type[pickle.Pickler]) -> None:
+        self._pickler = BatchPickler(fallback_pickler)
+        self._own_desk = Desk()
+        self._desk = self._own_desk
+        self._made: Desk | None = None
+        """Made for a batch that did not come about, or is about to."""
+        self._used = 0
+        self._largest = 0
+        self._collated: dict[int, Spec] = {}
+        self._forms: dict[Any, int] = {}
+        """Forms by their number; 0: met once."""
+        self._defined = 0
+
+    def begin(self, desk: Desk | None) -> None:
+        """From now on, write into this slot; None: there is none."""
+        if desk is not None:
+            self._let_go_of_made()
+        self._desk = desk or self._own_desk
+        self._desk.tidy_up()
+        self._used = 0
+        self._collated.clear()
+
+    def room(self, shape: tuple[int, ...], dtype: torch.dtype, length: int) -> torch.Tensor | None:
+        """A tensor inside the slot, to be collated into; None if it does not fit."""
+        offset = self._used
+        if offset + length > self._desk.size:
+            if offset or length > self._largest:
+                return None
+            self._desk = self._make(self._largest)
+        spec = dtype, shape, offset
+        tensor = self._desk.tensor(spec)
+        self._used = aligned(offset + length)
+        self._collated[id(tensor)] = spec
+        return tensor
+
+    def write(self, batch: Any) -> Written:
+        """Put the batch into its place."""
+        sketch = forms.sketch(batch)
+        written = self._write_form(sketch) if sketch is not None else None
+        if written is None:
+            written = self._write_pickled(self._pickler.dump(batch))
+        self._desk = self._own_desk
+        return written
+
+    def _write_form(self, sketch: Sketch) -> Written | None:
+        """The batch by the number of its form; None: this one, or this time, it has to be pickled."""
+        used, specs, copies = self._used, [], []
+        addresses = set()
+        for tensor in sketch.tensors:
+            spec = self._collated.pop(id(tensor), None)  # popped: the same tensor in a second place is not regular
+            if spec is None:
+                if not is_plain(tensor) or not tensor.is_contiguous() or tensor.storage_offset() or not tensor.numel():
+                    return None
+                length, address = tensor.nbytes, tensor.data_ptr()
+                if address in addresses or 0 <= address - self._desk.address < self._desk.size:
+                    return None  # two tensors on one storage
+                addresses.add(address)
+                spec = tensor.dtype, tensor.shape, used
+                copies.append((used, address, length))
+                used = aligned(used + length)
+            specs.append(spec)
+        form = sketch.skeleton, tuple(specs)
+        number = self._forms.get(form)
+        if not number:
+            number = self._number_of(form)
+            if not number:
+                return None
+            definition = forms.define(*form)
+        else:
+            definition = b""
+        values = pickle.dumps(sketch.values, 5) if sketch.values else b""
+        self._used = used
+        return self._finish(Parcel(number, used, len(values), 0), copies, values, definition)
+
+    def _number_of(self, form: Any) -> int:
+        """A number for a form that is met for the second time; 0 for any other."""
+        if form in self._forms:
+            self._defined += 1
+            self._forms[form] = self._defined
+            return self._defined
+        if len(self._forms) < MOST_FORMS:
+            self._forms[form] = 0
+        return 0
+
+    def _write_pickled(self, pickled: Pickled) -> Written:
+        table, copies = self._place_regions(pickled)
+        parcel = Parcel(0, self._used, len(pickled.structure), len(table))
+        return self._finish(parcel, copies, pickled.structure + table, b"")
+
+    def _place_regions(self, pickled: Pickled) -> tuple[bytes, list[Copy]]:
+        """The table of regions, and what has to be copied."""
+        table = array.array("q", (len(pickled.regions),))
+        copies = []
+        low, high = self._desk.address, self._desk.address + self._desk.size
+        for region in pickled.regions.values():
+            length = region.high - region.low
+            if low <= region.low < high:
+                offset = region.low - low
+            else:
+                # As far from a multiple of 64 as it is here: then every tensor in it stays aligned.
+                beyond = region.low % ALIGNMENT
+                offset = self._used + beyond
+                self._used = aligned(offset + length)
+                copies.append((offset, region.low, length))
+            table.extend((offset, region.low - region.base, length))
+        table.extend(pickled.buffers)
+        return table.tobytes(), copies
+
+    def _finish(self, parcel: Parcel, copies: list[Copy], tail: bytes, definition: bytes) -> Written:
+        needed = self._used + len(tail)
+        is_small = needed <= ENCLOSE_UP_TO
+        if not is_small and (self._desk.segment is None or needed > self._desk.size):
+            self._move_to_larger(needed)
+        desk = self._desk
+        for offset, address, length in copies:
+            ctypes.memmove(desk.address + offset, address, length)
+        if is_small:
+            return Written(parcel, definition, bytearray().join((desk.view[: self._used], tail)), None)
+        desk.view[self._used : needed] = tail
+        if desk is not self._made:
+            return Written(parcel, definition, None, None)
+        self._made = None
+        return Written(parcel, definition, None, desk.segment)
+
+    def _move_to_larger(self, needed: int) -> None:
+        self._largest = max(self._largest, needed + needed // SLACK)
+        before = self._desk
+        larger = Desk(memory.create(self._largest)) if before is self._made else self._make(self._largest)
+        kept = min(self._used, before.size)
+        larger.view[:kept] = before.view[:kept]
+        if larger is not self._made:
+            self._let_go_of_made()
+        self._made = self._desk = larger
+
+    def _make(self, size: int) -> Desk:
+        """Memory of at least this size, to be a slot."""
+        if self._made is None or self._made.size < size:
+            made = Desk(memory.create(size))
+            self._let_go_of_made()
+            self._made = made
+        return self._made
+
+    def _let_go_of_made(self) -> None:
+        if self._made is not None and self._made.segment is not None:
+            self._made.segment.close_descriptor()
+        self._made = None
