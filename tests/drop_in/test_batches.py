@@ -1,6 +1,13 @@
-"""What a batch is made of arrives as torch delivers it: types, dtypes, strides, bits."""
+"""What a batch is made of arrives as torch delivers it: types, dtypes, strides, bits.
+
+The common cases, end to end. Every kind there is: `test_batch_kinds`; structures that change: `test_batch_structures`; any
+structure at all: `test_batch_properties`; classes of the user: `test_batch_classes`; what cannot be sent:
+`test_batch_refusals`; how long the memory of a batch lives: `test_batch_lifetime`; what becomes of a batch that is copied
+or sent on: `test_batch_elsewhere`; what all this costs: `test_batch_resources`.
+"""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +17,7 @@ import torch
 from drop_in import datasets
 from drop_in.datasets import Numbers, Pictures, Records
 from drop_in.harness import SELFTEST, Maker, Way, assert_same
+from user_scripts import Ended
 
 COLLATES = [
     *(datasets.as_is, datasets.as_structure, datasets.as_none, datasets.as_large_array, datasets.as_dtypes),
@@ -42,6 +50,58 @@ def test_batches_of_very_different_size_arrive_the_same(ours: Way) -> None:
     sizes = [1, 70_000, 3, 0, 1_000_000, 2, 300_000, 5]
     dataset = [torch.full((size,), float(number)) for number, size in enumerate(sizes)]
     assert_same(ours, lambda make: list(make(dataset, batch_size=None)))
+
+
+class Letters(Numbers):
+    """Much that is not a tensor."""
+
+    def __getitem__(self, index: int) -> Any:
+        texts = [f"{index} {number:010}" * 10 for number in range(100_000 if index == 1 else 10)]  # of ten megabytes
+        objects = [{"n": number, "s": (str(number), None)} for number in range(33_000 if index == 2 else 10)]
+        return {"texts": texts, "objects": objects, "last": torch.tensor(index)}
+
+
+def test_megabytes_of_text_and_a_hundred_thousand_objects_arrive_the_same(ours: Way) -> None:
+    assert_same(ours, lambda make: list(make(Letters(5), batch_size=None, collate_fn=datasets.as_is)))
+
+
+JAGGED = f"""
+import sys, warnings
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+warnings.simplefilter("ignore")
+import torch.utils.data
+from antifreeze import DataLoader
+from drop_in.harness import TidyTorchLoader, tidy_up
+from drop_in.kinds import LARGE, SMALL, as_it_is, jagged, jagged_with_lengths
+from drop_in.portrait import assert_same_portrait, portrait
+
+
+class Ragged(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return (jagged, jagged_with_lengths)[index % 2](LARGE if index > 4 else SMALL)
+
+
+if __name__ == "__main__":
+    Ragged()[0], Ragged()[1]  # what is imported here, forked workers need not import
+    seen = []
+    for kind in (TidyTorchLoader, DataLoader):
+        loader = kind(Ragged(), batch_size=None, collate_fn=as_it_is, num_workers=1, multiprocessing_context="fork")
+        seen.append([portrait(batch) for batch in loader])
+    tidy_up()
+    for torchs, ours in zip(*seen, strict=True):
+        assert_same_portrait(torchs, ours)
+    print("OK")
+"""
+
+
+@pytest.mark.deadline(60)
+def test_jagged_tensors_arrive_the_same(run_script: Callable[..., Ended], tmp_path: Path) -> None:
+    """In a process of its own: torch imports its compiler for them, and that leaves a directory behind."""
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    assert run_script(JAGGED, timeout=50, env=environment).check().stdout == "OK\n"
 
 
 def test_tensors_over_one_memory_stay_tensors_over_one_memory(ours: Way) -> None:

@@ -24,6 +24,8 @@ Spec = tuple[torch.dtype, tuple[int, ...], int]
 # In a skeleton: "tensor", "value", ("dict", keys, parts), ("list", parts), ("tuple", parts).
 Builder = Callable[[Iterator[torch.Tensor], Iterator[Any]], Any]
 
+# No batch that is made by hand is deeper; one that is may be a cycle.
+DEEPEST = 50
 _SIMPLE = frozenset((int, float, complex, bool, str, bytes, type(None)))
 _STRINGS = {str}
 
@@ -49,31 +51,33 @@ def sketch(batch: Any) -> Sketch | None:
     values: list[Any] = []
     containers: list[int] = []
     try:
-        skeleton = _skeleton(batch, tensors, values, containers)
-    except (_Irregular, RecursionError):
+        skeleton = _skeleton(batch, tensors, values, containers, 0)
+    except _Irregular:
         return None
     if len(set(containers)) < len(containers):
         return None  # one of them is in two places, and must be one in two places on the other side
     return Sketch(skeleton, tensors, values)
 
 
-def _skeleton(thing: Any, tensors: list[torch.Tensor], values: list[Any], containers: list[int]) -> Any:
+def _skeleton(thing: Any, tensors: list[torch.Tensor], values: list[Any], containers: list[int], depth: int) -> Any:
     kind = type(thing)
     if kind is torch.Tensor:
         tensors.append(thing)
         return "tensor"
+    if depth > DEEPEST:
+        raise _Irregular
     if kind is dict:
         keys = tuple(thing)
         if set(map(type, keys)) != _STRINGS:
             raise _Irregular
         containers.append(id(thing))
-        return "dict", keys, tuple([_skeleton(part, tensors, values, containers) for part in thing.values()])
+        return "dict", keys, tuple([_skeleton(part, tensors, values, containers, depth + 1) for part in thing.values()])
     if kind is list or kind is tuple:
         if _SIMPLE.issuperset(map(type, thing)):
             values.append(thing)
             return "value"
         containers.append(id(thing))
-        parts = tuple([_skeleton(part, tensors, values, containers) for part in thing])
+        parts = tuple([_skeleton(part, tensors, values, containers, depth + 1) for part in thing])
         return kind.__name__, parts
     if kind in _SIMPLE:
         values.append(thing)

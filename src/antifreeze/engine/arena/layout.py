@@ -43,8 +43,22 @@ class Parcel(NamedTuple):
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Whether this is a dense tensor on the CPU, and its bytes are all there is to it."""
-    return _dispatch_keys(tensor).raw_repr() == _PLAIN and not tensor.requires_grad
+    """Whether this is an ordinary strided tensor on the CPU: neither sparse, nested, quantized nor conjugated."""
+    return _dispatch_keys(tensor).raw_repr() == _PLAIN
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a plain tensor has just the strides that its shape implies. (A size of one can have any: torch keeps it.)"""
+    if not tensor.is_contiguous():
+        return False
+    shape = tensor.shape
+    if 1 not in shape and 0 not in shape:
+        return True
+    implied, step = [], 1
+    for length in reversed(shape):
+        implied.append(step)
+        step *= max(length, 1)
+    return tensor.stride() == tuple(reversed(implied))
 
 
 def aligned(size: int) -> int:

@@ -9,15 +9,26 @@ is ever inside the pickle.
 from __future__ import annotations
 
 import copyreg
+import inspect
 import io
 import pickle
+import sys
 from collections import ChainMap
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NoReturn
 
 import torch
 
-from antifreeze.engine.arena.layout import CODES, is_plain
+from antifreeze.engine.arena.layout import CODES, is_dense, is_plain
+
+try:
+    import numpy as np
+except ImportError:  # torch works without it
+    np = None  # type: ignore[assignment]
+
+# complex128, the largest that torch has
+LARGEST_ITEM = 16
 
 
 def tensor_at(code: int, region: int, start: int, length: int, *shape: int) -> NoReturn:
@@ -29,6 +40,13 @@ def strided_at(
     code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> NoReturn:
     """A strided tensor: stands in the pickle; the reader puts its own method in its place."""
+    raise NotImplementedError
+
+
+def leaf_at(
+    code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> NoReturn:
+    """A tensor that requires grad: stands in the pickle; the reader puts its own method in its place."""
     raise NotImplementedError
 
 
@@ -65,15 +83,33 @@ class Pickled:
         self.storages: dict[int, torch.UntypedStorage] = {}
         self.kept: list[Any] = []
 
-    def use(self, base: int, address: int, length: int) -> int:
-        """The number of the region of the storage at `base`, grown to hold these bytes too."""
-        region = self.regions.get(base)
+    def use(self, owner: int, base: int, address: int, length: int) -> int:
+        """The number of the region of this storage, which begins at `base`, grown to hold these bytes too."""
+        slack = (address - base) % LARGEST_ITEM  # every tensor must begin a whole number of its items into the region
+        address, length = address - slack, length + slack
+        region = self.regions.get(owner)
         if region is None:
-            region = self.regions[base] = Region(len(self.regions), base, address, address + length)
+            region = self.regions[owner] = Region(len(self.regions), base, address, address + length)
         else:
             region.low = min(region.low, address)
             region.high = max(region.high, address + length)
         return region.number
+
+
+def _reduce_array(array: Any) -> Any:
+    # Out of band an array stays as it is; in torch's pickles, which are older, one that is unusual becomes usual.
+    flags = array.flags
+    is_usual = array.dtype.isnative and flags.aligned and flags.writeable and (flags.c_contiguous or flags.f_contiguous)
+    return array.__reduce_ex__(5) if is_usual else array.__reduce__()
+
+
+def _reducers_of_the_user() -> dict[type, Callable[..., Any]]:
+    """Those registered with multiprocessing, which torch's workers use too; its own, and torch's, are not for us."""
+    return {
+        kind: reducer
+        for kind, reducer in ForkingPickler._extra_reducers.items()  # type: ignore[attr-defined]
+        if not str(getattr(reducer, "__module__", "")).startswith(("torch.", "multiprocessing."))
+    }
 
 
 def _with_reducers(
@@ -92,6 +128,9 @@ class BatchPickler:
             torch.UntypedStorage: self._reduce_storage,
             torch.TypedStorage: self._reduce_typed_storage,
         }
+        if np is not None:
+            reducers[np.ndarray] = _reduce_array
+        reducers = {**_reducers_of_the_user(), **reducers}
         self._plain = _with_reducers(pickle.Pickler, reducers, copyreg.dispatch_table)
         self._fallback = _with_reducers(fallback, reducers, fallback.dispatch_table)
         self._pickler = self._plain
@@ -101,6 +140,14 @@ class BatchPickler:
         """The batch as a pickle and regions; whatever the classes in it raise passes through."""
         try:
             return self._dump_with(self._pickler, batch)
+        except RecursionError:
+            # torch pickles in a thread of its own, whose stack begins there: what is not too deep for it is not for us.
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit + len(inspect.stack(0)))
+            try:
+                return self._dump_with(self._pickler, batch)
+            finally:
+                sys.setrecursionlimit(limit)
         except Exception:  # whatever a user's __reduce__ raises; the second attempt reports what is really wrong
             if self._pickler is self._fallback:
                 raise
@@ -127,32 +174,34 @@ class BatchPickler:
             return True  # stays in the pickle, which keeps read-only memory read-only on the other side
         address = torch.frombuffer(raw, dtype=torch.uint8).data_ptr()
         self._batch.kept.append(buffer)
-        self._batch.buffers.extend((self._batch.use(address, address, raw.nbytes), raw.nbytes))
+        # Each is an owner of its own, even of memory that a tensor or another buffer shows, too: so it is in torch.
+        region = self._batch.use(-len(self._batch.kept), address, address, raw.nbytes)
+        self._batch.buffers.extend((region, raw.nbytes))
         return False
 
     def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
         if not is_plain(tensor):
             return tensor.__reduce_ex__(5)
-        dtype = tensor.dtype
-        shape = tensor.shape
-        length = tensor.nbytes
-        if not length:
-            return tensor_at, (CODES[dtype], 0, 0, 0, *shape)
-        address = tensor.data_ptr()
-        start = int(tensor.storage_offset()) * dtype.itemsize
-        if tensor.is_contiguous():
-            return tensor_at, (CODES[dtype], self._batch.use(address - start, address, length), start, length, *shape)
-        strides = tensor.stride()
-        length = dtype.itemsize * (1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True)))
-        region = self._batch.use(address - start, address, length)
-        return strided_at, (CODES[dtype], region, start, length, tuple(shape), strides)
+        dtype, shape, length = tensor.dtype, tensor.shape, tensor.nbytes
+        region = start = 0
+        if length:
+            address = tensor.data_ptr()
+            start = int(tensor.storage_offset()) * dtype.itemsize
+            if not tensor.is_contiguous():
+                steps = zip(shape, tensor.stride(), strict=True)
+                length = dtype.itemsize * (1 + sum((n - 1) * step for n, step in steps))
+            region = self._batch.use(tensor.untyped_storage()._cdata, address - start, address, length)
+        if is_dense(tensor) and not tensor.requires_grad:
+            return tensor_at, (CODES[dtype], region, start, length, *shape)
+        kind = leaf_at if tensor.requires_grad else strided_at
+        return kind, (CODES[dtype], region, start, length, tuple(shape), tensor.stride())
 
     def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
         length = storage.nbytes()
         if not length:
             return storage_at, (0, 0)
         base = storage.data_ptr()
-        return storage_at, (self._batch.use(base, base, length), length)
+        return storage_at, (self._batch.use(storage._cdata, base, base, length), length)
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage

@@ -15,7 +15,7 @@ import functools
 import mmap
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from antifreeze import machine
@@ -72,11 +72,12 @@ class Segment:
         """
         return self._mapping.owner()
 
-    def close_descriptor(self) -> None:
+    def close_descriptor(self, _close: Callable[[int], None] = os.close) -> None:
         """Close the descriptor; the mapping stays until nothing points into it."""
+        # `os` may be gone when an iterator outlives its module at the end of the interpreter.
         fd, self.fd = self.fd, -1
         if fd >= 0:
-            os.close(fd)
+            _close(fd)
 
     def __repr__(self) -> str:
         return f"<Segment {self.size >> 10} KiB fd={self.fd}>"

@@ -17,7 +17,6 @@ import torch
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
-from antifreeze.engine.arena.tensors import tensor_over
 
 _STAND_INS = "antifreeze.engine.arena.pickled"
 
@@ -34,9 +33,9 @@ def read_batch(segment: Segment, parcel: Parcel, form: Form | None, *, lend: Len
         block = bytearray(view[: parcel.offset]) if 0 < parcel.offset < COPY_BELOW else None
         return _unpickle(structure, parcel, _SlotMemory(view, lend, block), find)
     values = pickle.loads(structure) if parcel.structure_bytes else []
-    if form.has_large:
-        return form.within(view, lend(), values)
-    return form.over(bytearray(view[: form.extent]), values)
+    if form.extent < COPY_BELOW:
+        return form.over(bytearray(view[: form.extent]), values)
+    return form.within(view, lend() if form.has_large else None, values)
 
 
 def read_letter(body: bytearray, parcel: Parcel, form: Form | None, *, find: Find) -> Any:
@@ -68,11 +67,19 @@ class _BatchUnpickler(pickle.Unpickler):
         """
         if module == _STAND_INS and name != "typed_storage":
             return getattr(self._memory, name)
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v3"):
+            return _rebuild_new_dtype
         return super().find_class(module, name)
 
     def persistent_load(self, reference: Any) -> Any:
         """An object of the trainer that came back by reference."""
         return self._find(reference)
+
+
+def _rebuild_new_dtype(storage: torch.UntypedStorage, *rest: Any) -> torch.Tensor:
+    """Dtypes too new for typed storages: torch's reduction sends a bare one, and its rebuilding wants a typed one."""
+    typed = torch.TypedStorage(wrap_storage=storage, dtype=torch.uint8, _internal=True)
+    return torch._utils._rebuild_tensor_v3(typed, *rest)  # type: ignore[no-any-return]
 
 
 class _SlotMemory:
@@ -85,6 +92,7 @@ class _SlotMemory:
         self._lend: Lend | None = lend
         self._owner: Owner | None = None
         self._copied: dict[int, bytearray] = {}
+        self._storages: dict[int, tuple[torch.UntypedStorage, int]] = {}
 
     def buffers(self) -> Iterator[memoryview] | None:
         """The out-of-band buffers of the pickle, in its order."""
@@ -93,24 +101,41 @@ class _SlotMemory:
 
     def tensor_at(self, code: int, region: int, start: int, length: int, *shape: int) -> torch.Tensor:
         """A dense tensor."""
-        dtype = DTYPES[code]
-        if not length:
-            return torch.empty(shape, dtype=dtype)
-        buffer, offset = self._memory_of(region)
-        return tensor_over(buffer, dtype, shape, offset + start)
+        return self.strided_at(code, region, start, length, shape, ())
 
     def strided_at(
         self, code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
     ) -> torch.Tensor:
-        """A tensor with gaps or overlaps."""
-        flat = self.tensor_at(code, region, start, length, length // DTYPES[code].itemsize)
-        return flat.set_(flat.untyped_storage(), 0, shape, strides)  # not a view, as torch's is not
+        """A tensor with gaps or overlaps, or (without strides) none.
+
+        Not a view, as torch's is not; and on the same storage as any other tensor of this region, as in torch.
+        """
+        dtype = DTYPES[code]
+        tensor = torch.empty(0, dtype=dtype)
+        if length:
+            storage, low = self._storage_of(region)
+            return tensor.set_(storage, (start - low) // dtype.itemsize, shape, strides)
+        return torch.empty_strided(shape, strides, dtype=dtype) if strides else torch.empty(shape, dtype=dtype)
+
+    def leaf_at(
+        self, code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> torch.Tensor:
+        """A tensor that requires grad; what it was computed from stays in the worker."""
+        return self.strided_at(code, region, start, length, shape, strides).requires_grad_()
 
     def storage_at(self, region: int, length: int) -> torch.UntypedStorage:
         """The storage under an unusual tensor."""
-        if not length:
-            return torch.UntypedStorage(0)
-        return torch.frombuffer(self._bytes_of(region, length), dtype=torch.uint8).untyped_storage()
+        return self._storage_of(region)[0] if length else torch.UntypedStorage(0)
+
+    def _storage_of(self, region: int) -> tuple[torch.UntypedStorage, int]:
+        """(storage, how far into the worker's storage it begins): one for all tensors of a region."""
+        known = self._storages.get(region)
+        if known is None:
+            buffer, offset = self._memory_of(region)
+            low, length = self.table[2 + 3 * region : 4 + 3 * region]
+            flat = torch.frombuffer(buffer, dtype=torch.uint8, count=length, offset=offset + low)
+            known = self._storages[region] = flat.untyped_storage(), low
+        return known
 
     def _bytes_of(self, region: int, length: int) -> memoryview:
         """The first bytes of a storage."""

@@ -16,7 +16,7 @@ import torch
 from antifreeze.engine.arena import forms
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.forms import Sketch, Spec
-from antifreeze.engine.arena.layout import ALIGNMENT, Parcel, aligned, is_plain
+from antifreeze.engine.arena.layout import ALIGNMENT, Parcel, aligned, is_dense, is_plain
 from antifreeze.engine.arena.pickled import BatchPickler, Pickled
 from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.arena.tensors import tensor_over
@@ -125,7 +125,7 @@ class SlotWriter:
         for tensor in sketch.tensors:
             spec = self._collated.pop(id(tensor), None)  # popped: the same tensor in a second place is not regular
             if spec is None:
-                if not is_plain(tensor) or not tensor.is_contiguous() or tensor.storage_offset() or not tensor.numel():
+                if not _is_regular(tensor):
                     return None
                 length, address = tensor.nbytes, tensor.data_ptr()
                 if address in addresses or 0 <= address - self._desk.address < self._desk.size:
@@ -137,26 +137,18 @@ class SlotWriter:
             specs.append(spec)
         form = sketch.skeleton, tuple(specs)
         number = self._forms.get(form)
-        if not number:
-            number = self._number_of(form)
-            if not number:
-                return None
-            definition = forms.define(*form)
-        else:
-            definition = b""
+        if number is None:  # if it comes again, it will have a number
+            if len(self._forms) < MOST_FORMS:
+                self._forms[form] = 0
+            return None
         values = pickle.dumps(sketch.values, 5) if sketch.values else b""
         self._used = used
-        return self._finish(Parcel(number, used, len(values), 0), copies, values, definition)
-
-    def _number_of(self, form: Any) -> int:
-        """A number for a form that is met for the second time; 0 for any other."""
-        if form in self._forms:
-            self._defined += 1
-            self._forms[form] = self._defined
-            return self._defined
-        if len(self._forms) < MOST_FORMS:
-            self._forms[form] = 0
-        return 0
+        if number:
+            return self._finish(Parcel(number, used, len(values), 0), copies, values, b"")
+        number = self._defined + 1
+        written = self._finish(Parcel(number, used, len(values), 0), copies, values, forms.define(*form))
+        self._forms[form] = self._defined = number  # not before: what has failed has defined nothing
+        return written
 
     def _write_pickled(self, pickled: Pickled) -> Written:
         table, copies = self._place_regions(pickled)
@@ -220,3 +212,10 @@ class SlotWriter:
         if self._made is not None and self._made.segment is not None:
             self._made.segment.close_descriptor()
         self._made = None
+
+
+def _is_regular(tensor: torch.Tensor) -> bool:
+    """Whether bytes, dtype and shape are all there is to this tensor, and it is the first on its storage."""
+    if not is_plain(tensor) or tensor.requires_grad or tensor.storage_offset() or not tensor.numel():
+        return False
+    return is_dense(tensor)

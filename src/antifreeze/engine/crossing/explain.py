@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copyreg
 import time
 import types
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import cloudpickle
 
+from antifreeze.engine.crossing import results
 from antifreeze.errors import CannotCross
+
+Dump = Callable[[Any], bytes]
 
 # Looking costs as much as pickling again and again; an error message is not worth more than this.
 PATIENCE_S = 2.0
@@ -18,7 +23,7 @@ DEEPEST = 20
 
 def explain(thing: Any, name: str, error: Exception, *, made_by: int | None = None) -> CannotCross:
     """The error to raise when `thing` could not be pickled because of `error`."""
-    path, culprit = find_culprit(thing, name)
+    path, culprit = find_culprit(thing, name, cloudpickle.dumps if made_by is None else results.dump)
     if made_by is None:
         what = f"{path} cannot be sent to a worker"
         remedy = "make it in the worker (in __getitem__ or worker_init_fn), or use multiprocessing_context='fork'"
@@ -28,7 +33,7 @@ def explain(thing: Any, name: str, error: Exception, *, made_by: int | None = No
     return CannotCross(what, where=f"{path} is a {_type_name(culprit)}", why=_first_line(error), try_=remedy)
 
 
-def find_culprit(thing: Any, name: str) -> tuple[str, Any]:
+def find_culprit(thing: Any, name: str, dump: Dump = cloudpickle.dumps) -> tuple[str, Any]:
     """(path, object) of the innermost part of `thing` that cannot be pickled."""
     deadline = time.monotonic() + PATIENCE_S
     path = name
@@ -36,7 +41,7 @@ def find_culprit(thing: Any, name: str) -> tuple[str, Any]:
         for step, part in _parts(thing):
             if time.monotonic() > deadline:
                 return path, thing
-            if not _crosses(part):
+            if not _crosses(part, dump):
                 path, thing = path + step, part
                 break
         else:
@@ -44,9 +49,9 @@ def find_culprit(thing: Any, name: str) -> tuple[str, Any]:
     return path, thing
 
 
-def _crosses(thing: Any) -> bool:
+def _crosses(thing: Any, dump: Dump) -> bool:
     try:
-        cloudpickle.dumps(thing)
+        dump(thing)
     except Exception:  # noqa: BLE001 - whatever it is, this is the culprit's branch
         return False
     return True
@@ -55,14 +60,20 @@ def _crosses(thing: Any) -> bool:
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(thing, Mapping):
         yield from ((f"[{key!r}]", value) for key, value in thing.items())
-    elif isinstance(thing, list | tuple | set | frozenset):
+    elif isinstance(thing, list | tuple | set | frozenset | deque) or _is_array_of_objects(thing):
         yield from ((f"[{place}]", value) for place, value in enumerate(thing))
     elif callable(thing) and getattr(thing, "__closure__", None):
         names = thing.__code__.co_freevars
         cells = zip(names, thing.__closure__, strict=True)
         yield from ((f".<{name}>", cell.cell_contents) for name, cell in cells if cell != types.CellType())
-    elif not isinstance(thing, type) and hasattr(thing, "__dict__"):
-        yield from ((f".{name}", value) for name, value in vars(thing).items())
+    elif not isinstance(thing, type):
+        yield from ((f".{name}", value) for name, value in getattr(thing, "__dict__", {}).items())
+        slots = copyreg._slotnames(type(thing))  # type: ignore[attr-defined]
+        yield from ((f".{name}", getattr(thing, name)) for name in slots if hasattr(thing, name))
+
+
+def _is_array_of_objects(thing: Any) -> bool:
+    return getattr(getattr(thing, "dtype", None), "hasobject", False) and thing.ndim == 1
 
 
 def _type_name(thing: Any) -> str:

@@ -97,6 +97,12 @@ def receive(descriptors: list[int]) -> tuple[Any, list[Any]]:
             os.close(fd)
 
 
+def _keep_slots(kind: Any, reduced: tuple[Any, ...]) -> None:
+    """cloudpickle makes the class first and tells it of its slots later, when it is too late to have any."""
+    if len(reduced[1]) == 6 and isinstance(reduced[1][3], dict):  # what a class is made of; not an enum
+        reduced[1][3]["__slots__"] = vars(kind)["__slots__"]
+
+
 class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, stream: io.BytesIO, main_names: frozenset[str]) -> None:
         # Before the rest: pickle looks for it when the pickler is made.
@@ -122,6 +128,8 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         if self._is_in_main(thing):
             return NotImplemented
         reduced = super().reducer_override(thing)
+        if vars(thing).get("__slots__") and isinstance(reduced, tuple):
+            _keep_slots(thing, reduced)
         if reduced is not NotImplemented and id(thing) not in self._seen:
             self._seen.add(id(thing))
             self.by_value.append(thing)

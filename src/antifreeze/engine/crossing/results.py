@@ -11,6 +11,7 @@ import gc
 import io
 import pickle
 import types
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -46,8 +47,17 @@ def remember(objects: list[Any]) -> None:
     _numbers = {id(thing): number for number, thing in enumerate(objects)}
 
 
+def _refuse(thing: Any) -> Any:
+    raise TypeError(f"cannot pickle {type(thing).__name__!r} object")
+
+
 class ResultPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles what plain pickle cannot: by value, but for what the trainer has already."""
+
+    # cloudpickle would send an open file as its text, and a view as bytes: something else than what the dataset made.
+    dispatch_table = ChainMap[Any, Any](  # noqa: RUF012 - pickle looks for it on the class
+        dict.fromkeys((memoryview, io.TextIOWrapper), _refuse), cloudpickle.Pickler.dispatch_table
+    )
 
     def persistent_id(self, thing: Any) -> int | Inherited | None:
         """A reference to this object, if it is the trainer's."""
@@ -55,7 +65,8 @@ class ResultPickler(cloudpickle.Pickler):  # type: ignore[misc]
             return None
         if _numbers is not None:
             return _numbers.get(id(thing))
-        return None if _is_importable(thing) else _reference(thing)
+        # The trainer cannot import `__main__` again, and cloudpickle sends what is in it by value.
+        return None if thing.__module__ != "__main__" and _is_importable(thing) else _reference(thing)
 
 
 def find_inherited(reference: Inherited) -> Any:

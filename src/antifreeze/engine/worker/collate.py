@@ -75,8 +75,15 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
     if first.is_nested or first.layout is not torch.strided:
         # torch's own refusal, in torch's own words
         return torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
-    if type(first) is not torch.Tensor or not first.is_cpu:
+    if not first.is_cpu or first.is_quantized:
         return torch.stack(batch, 0)
+    if type(first) is not torch.Tensor:
+        out = first.new()  # torch's way to make one of its kind, where it is one
+        return (
+            _stack_into(out.resize_(len(batch), *first.size()), batch)
+            if type(out) is type(first)
+            else torch.stack(batch, 0)
+        )
     if _room is not None:
         length = len(batch) * first.nbytes
         out = _room((len(batch), *first.shape), first.dtype, length) if length else None
