@@ -1,5 +1,6 @@
 # make setup | demo | test | check      all that one needs to know
 # make articles | bench | zoo           the longer proofs
+# make bench-page                       docs/benchmarks.md, from the figures in docs/benchmarks/
 #
 # Needs Python 3.11+ and make. Everything is installed into .venv; PYTHON=… chooses another Python to build it with.
 
@@ -12,13 +13,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CONSTRAINTS := $(VENV)/constraints.txt
+BENCH_READY := $(VENV)/.ready-bench
+# Where `make bench` writes every reading, anew each time, and what else it is to do: BENCH="--workers 4 --only ints,jpeg"
+BENCH_JSON ?= build/bench.json
+BENCH ?=
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 HAS_TORCH := import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11))
 WHERE_TORCH := import torch; from pathlib import Path; print(Path(torch.__file__).parents[1])
 WHERE_PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 
-.PHONY: setup demo test check format articles bench zoo clean
+.PHONY: setup demo test check format articles bench bench-page zoo clean
 
 setup: $(READY)
 
@@ -42,8 +47,12 @@ format: $(READY)
 articles: $(READY)
 	$(BIN)/python examples/articles/drive.py
 
-bench: $(READY)
-	$(BIN)/python benchmarks/run.py
+bench: $(BENCH_READY)
+	@rm -f $(BENCH_JSON)
+	$(BIN)/python benchmarks/run.py --json $(BENCH_JSON) $(BENCH)
+
+bench-page: $(BENCH_READY)
+	$(BIN)/python benchmarks/page.py
 
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \
@@ -75,6 +84,15 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	@[ -x $(BIN)/ruff ] || $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --ignore-installed ruff
 	@touch $@
 	@echo "setup: done"
+
+# Peers are optional: those that cannot be had are left out of the benchmarks, which say so, and are tried again next time.
+$(BENCH_READY): $(READY)
+	@echo "bench: downloading torchdata, SPDL, Grain and matplotlib into $(VENV) (about 40 MB)"
+	@if $(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --no-build-isolation --editable '.[bench]'; then \
+	    touch $@; \
+	else \
+	    echo "bench: not all of them could be installed"; \
+	fi
 
 # The torch of PYTHON is lent to .venv by a .pth file: --system-site-packages would not see it if PYTHON is in a venv itself.
 $(BIN)/python:

@@ -1,197 +1,233 @@
-"""Measure antifreeze beside torch: `python benchmarks/run.py` (`make bench`).
+"""Measure antifreeze beside torch and its peers: `make bench`, or `python benchmarks/run.py`.
 
-Every pair is a measurement of torch and one of antifreeze, one right after the other, in turning order (torch first,
-then antifreeze first, …), so that whatever else the machine does hits both. A ratio is formed within each pair;
-reported are the median of the ratios and an interval that holds the true median with at least 95 %. The last column
-is each engine's rate over that of `num_workers=0`, measured once per pair. `measure.py` says what is timed.
+A round takes one reading of every engine: torch and antifreeze right after each other and in turning order (torch first,
+then antifreeze first, …), then the others, each time beginning with the next one, so that whatever else the machine does
+hits all of them. Ratios are formed within a round; `judge.py` says how, `reading.py` what is timed and checked, `server.py`
+in what process, `engines.py` how each engine is set up.
 
-Exit status 1 if a median misses its floor or the batches differ from torch's.
+Exit status 1 if a goal is missed, or if antifreeze or torch failed or delivered wrong batches; peers cannot fail the run.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import os
-import platform
 import signal
-import statistics
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from measure import PREFETCH_FACTOR, Reading, Setting, measure
-from workloads import WORKLOADS, Rate, Start, Workload
-
-# Two runs of the same engine may differ by this much before we distrust the harness or the machine.
-SELF_TEST_BAND = (0.85, 1.18)
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Seconds of one pair, and of no workers at all."""
-
-    torch_s: float
-    ours_s: float
-    inline_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    low: float
-    median: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    workload: str
-    title: str
-    batches: int
-    rounds: tuple[Round, ...]
-    ratio: Interval
-    """torch's seconds over ours: above 1 we are faster."""
-    excess_s: Interval
-    """Our seconds minus torch's."""
-    torch_to_inline: float
-    ours_to_inline: float
-    goal: str
-    passed: bool
+from engines import AGAIN, ENGINES, INLINE, OURS, PEERS, TORCH
+from judge import Result, Round, judge, quantity
+from measure import ReadingFailed, Server, started
+from reading import Reading, Setting
+from report import Call, Facts, Mismatch, Report, facts_of_this_machine, merge, read, require_same, write
+from workloads import ENOUGH_ROUNDS, PREFETCH_FACTOR, QUIET_LOAD, WORKLOADS, Workload
 
 
 def main() -> int:
     options = parse_options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an ending that stops the process being measured, too
-    chosen = [workload for workload in WORKLOADS if not options.only or workload.name in options.only]
-    ours = "torch" if options.self_test else "antifreeze"
-    print(
-        f"{os.cpu_count()} cores (load {os.getloadavg()[0]:.1f}), {options.workers} workers, "
-        f"prefetch_factor {PREFETCH_FACTOR}, {options.pairs} pairs of torch and {ours}, "
-        f"torch {version('torch')}, Python {platform.python_version()}",
-        flush=True,
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an ending that stops what is being measured, too
+    facts = facts_of_this_machine(
+        workers=options.workers,
+        prefetch_factor=PREFETCH_FACTOR,
+        is_self_test=options.self_test,
+        commit=options.commit,
     )
-    if os.getloadavg()[0] > 0.5:
-        print("others are using this machine: expect wide intervals and distrust a near miss", flush=True)
-    results = []
-    for workload in chosen:
-        check_batches(workload, ours=ours, workers=options.workers)
-        rounds = tuple(
-            measure_round(workload, ours=ours, workers=options.workers, ours_first=number % 2 == 1)
-            for number in range(options.pairs)
-        )
-        results.append(judge(workload, rounds, self_test=options.self_test))
-        print(line_of(results[-1]), flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(report(options, results), indent=2) + "\n")
-    return 0 if all(result.passed for result in results) else 1
+    old = read_old(options.json, facts)
+    chosen = [workload for workload in WORKLOADS if not options.only or workload.name in options.only]
+    say_where(facts, options)
+    at, load = time.strftime("%Y-%m-%dT%H:%M:%S"), os.getloadavg()[0]
+    results: list[Result] = []
+    with started() as server:
+        for workload in chosen:
+            found = measure(server, workload, facts, options)
+            results += found
+            for result in found:
+                print(text_of(result), flush=True)
+            if options.json:  # after every workload: a run that is cut short has not been for nothing
+                names = tuple(dict.fromkeys(result.workload for result in results))
+                call = Call(at, round(load, 2), options.pairs, names)
+                write(merge(old, Report(facts, (call,), tuple(results))), options.json)
+    return say_how_it_went(results)
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [workload.name for workload in WORKLOADS]
-    parser.add_argument("--only", action="append", choices=names, help="one workload; may be given several times")
-    # An even number: each engine comes first in half of them.
-    parser.add_argument("--pairs", type=int, default=8, help="pairs per workload (%(default)s)")
+
+    def names_in(text: str, known: Sequence[str]) -> list[str]:
+        chosen = text.split(",")
+        if unknown := sorted(set(chosen) - set(known)):
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not among {', '.join(known)}")
+        return chosen
+
+    parser.add_argument(
+        "--only",
+        type=lambda text: names_in(text, names),
+        action="extend",
+        metavar="NAME,…",
+        help=f"these workloads: {', '.join(names)}",
+    )
+    parser.add_argument(
+        "--engines",
+        type=lambda text: names_in(text, [TORCH, OURS, INLINE, *PEERS]),
+        default=[TORCH, OURS, INLINE, *PEERS],
+        metavar="NAME,…",
+        help="these engines, and torch in any case (%(default)s)",
+    )
+    parser.add_argument("--pairs", type=int, default=ENOUGH_ROUNDS, help="rounds per workload (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="num_workers (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading to FILE")
+    parser.add_argument("--seconds", type=float, help="how long the clock runs in a reading of a rate")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every reading to FILE; workloads of earlier runs stay in it"
+    )
+    parser.add_argument("--commit", help="what is measured, where git cannot tell")
     # Torch against torch: ratios must be about 1, else the harness or the machine cannot be trusted.
-    parser.add_argument("--self-test", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--self-test", action="store_true", help="torch against torch, which must come out even")
     return parser.parse_args()
 
 
-def check_batches(workload: Workload, *, ours: str, workers: int) -> None:
-    """Every byte of every batch must be what torch delivers."""
-    torch, other = (measure(Setting(engine, workload.name, workers, checksum_all=True)) for engine in ("torch", ours))
-    require_same(workload, torch, other)
+def read_old(path: Path | None, facts: Facts) -> Report | None:
+    """What the file holds already; ends the program if this run could not stand beside it."""
+    if path is None or not path.exists():
+        return None
+    old = read(path)
+    try:
+        require_same(old.facts, facts)
+    except Mismatch as mismatch:
+        raise SystemExit(f"{path} was {mismatch}\nremove it, or choose another file") from None
+    return old
 
 
-def measure_round(workload: Workload, *, ours: str, workers: int, ours_first: bool) -> Round:
-    # The two of a pair run right after each other; no workers at all is only a reference.
-    engines = (ours, "torch") if ours_first else ("torch", ours)
-    readings = [measure(Setting(engine, workload.name, workers)) for engine in engines]
-    require_same(workload, *readings)
-    torch, other = reversed(readings) if ours_first else readings
-    inline = measure(Setting("inline", workload.name, workers))
-    require_same(workload, torch, inline)
-    return Round(torch.seconds, other.seconds, inline.seconds)
-
-
-def require_same(workload: Workload, one: Reading, other: Reading) -> None:
-    if (one.batches, one.checksum) != (other.batches, other.checksum):
-        raise SystemExit(f"{workload.name}: the batches differ: {one} and {other}")
-
-
-def judge(workload: Workload, rounds: Sequence[Round], *, self_test: bool) -> Result:
-    """The verdict on a workload, from its readings alone."""
-    ratio = interval([round_.torch_s / round_.ours_s for round_ in rounds])
-    excess_s = interval([round_.ours_s - round_.torch_s for round_ in rounds])
-    if self_test and isinstance(workload.goal, Rate):
-        goal = f"{SELF_TEST_BAND[0]} to {SELF_TEST_BAND[1]} x"
-        passed = SELF_TEST_BAND[0] <= ratio.median <= SELF_TEST_BAND[1]
-    elif self_test and isinstance(workload.goal, Start):
-        # In seconds, as the workload itself is judged.
-        goal, passed = f"within {workload.goal.allowance_s:g} s", abs(excess_s.median) <= workload.goal.allowance_s
-    elif isinstance(workload.goal, Rate):
-        goal, passed = f"at least {workload.goal.floor:g} x", ratio.median >= workload.goal.floor
-    else:
-        goal, passed = f"at most +{workload.goal.allowance_s:g} s", excess_s.median <= workload.goal.allowance_s
-    return Result(
-        workload=workload.name,
-        title=workload.title,
-        batches=workload.goal.batches if isinstance(workload.goal, Rate) else 1,
-        rounds=tuple(rounds),
-        ratio=ratio,
-        excess_s=excess_s,
-        torch_to_inline=statistics.median(round_.inline_s / round_.torch_s for round_ in rounds),
-        ours_to_inline=statistics.median(round_.inline_s / round_.ours_s for round_ in rounds),
-        goal=goal,
-        passed=passed,
+def say_where(facts: Facts, options: argparse.Namespace) -> None:
+    load = os.getloadavg()[0]
+    packages = ", ".join(f"{name} {version}" for name, version in facts.versions.items())
+    print(
+        f"{facts.processor}, {facts.cores} usable cores (load {load:.1f}), {facts.workers} workers, prefetch_factor "
+        f"{facts.prefetch_factor}, {options.pairs} rounds, commit {facts.commit}, Python {facts.python}, {packages}"
     )
+    if load > QUIET_LOAD:
+        print("others are using this machine: expect wide intervals and distrust a near miss")
+    print(flush=True)
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """The median, and the narrowest pair of ranks around it that holds the true median with at least 95 %.
+@dataclass(slots=True)
+class Course:
+    """How a workload goes: the rounds so far, and who is out of it."""
 
-    No assumption on the distribution: each value lies below the true median with probability one half. With fewer than
-    six values even the smallest and the largest hold it with less, and are given all the same.
-    """
-    ordered, count = sorted(values), len(values)
-    rank, outside = 0, 2 * 0.5**count
-    while outside + 2 * math.comb(count, rank + 1) * 0.5**count <= 0.05:
-        rank += 1
-        outside += 2 * math.comb(count, rank) * 0.5**count
-    return Interval(ordered[rank], statistics.median(ordered), ordered[count - 1 - rank])
+    rounds: list[dict[str, Reading]] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
-def line_of(result: Result) -> str:
-    torch_s = statistics.median(round_.torch_s for round_ in result.rounds)
-    ours_s = statistics.median(round_.ours_s for round_ in result.rounds)
-    if result.batches == 1:
-        what = f"torch {torch_s:.3f} s, ours {ours_s:.3f} s"
-        seen = f"{result.excess_s.median:+.3f} s [{result.excess_s.low:+.3f}, {result.excess_s.high:+.3f}]"
+def measure(server: Server, workload: Workload, facts: Facts, options: argparse.Namespace) -> list[Result]:
+    """All rounds of a workload, and what they say."""
+    course = Course()
+    ours = AGAIN if options.self_test else OURS
+    engines = [TORCH, AGAIN] if options.self_test else list(dict.fromkeys([TORCH, *options.engines]))
+    for name in [TORCH, AGAIN] if options.self_test else [TORCH, OURS, INLINE, *PEERS]:
+        reason = ENGINES[name].why_not(workload) if name in engines else "not asked for"
+        if reason:
+            course.absent[name] = reason
+    for number in range(options.pairs):
+        course.rounds.append({})
+        for name in order_of(engines, number=number, ours=ours):
+            is_due = name not in PEERS or workload.peer_rounds is None or number < workload.peer_rounds
+            if name not in course.absent and is_due:
+                workers = workload.workers or facts.workers
+                take(server, course, workload, Setting(name, workload.name, workers, options.seconds))
+        if TORCH in course.absent:
+            break
+    return judged(workload, course, cores=facts.cores, ours=ours)
+
+
+def order_of(engines: Sequence[str], *, number: int, ours: str) -> list[str]:
+    """Torch and ours in turning order, then the others, each time beginning with the next one."""
+    pair = [name for name in (TORCH, ours) if name in engines]
+    others = [name for name in engines if name not in pair]
+    turn = number % len(others) if others else 0
+    return [*(pair if number % 2 == 0 else reversed(pair)), *others[turn:], *others[:turn]]
+
+
+def take(server: Server, course: Course, workload: Workload, setting: Setting) -> None:
+    """One reading into the last round; an engine that fails is out of this workload."""
+    try:
+        course.rounds[-1][setting.engine] = server.take(setting)
+    except ReadingFailed as failure:
+        print(f"{setting.engine} failed at {setting.workload}:\n{failure}\n", file=sys.stderr, flush=True)
+        course.absent[setting.engine] = f"failed: {str(failure).splitlines()[-1]}"
     else:
-        what = f"torch {result.batches / torch_s:.1f}/s, ours {result.batches / ours_s:.1f}/s"
-        seen = f"{result.ratio.median:.2f} x [{result.ratio.low:.2f}, {result.ratio.high:.2f}]"
-    return (
-        f"{'pass' if result.passed else 'MISS'}  {result.workload:<21} {seen:<28} wanted {result.goal:<15} {what}; "
-        f"to num_workers=0: torch {result.torch_to_inline:.2f} x, ours {result.ours_to_inline:.2f} x"
-    )
+        compare(course, workload)
 
 
-def report(options: argparse.Namespace, results: Sequence[Result]) -> dict[str, object]:
-    return {
-        "cores": os.cpu_count(),
-        "workers": options.workers,
-        "prefetch_factor": PREFETCH_FACTOR,
-        "pairs": options.pairs,
-        "self_test": options.self_test,
-        "torch": version("torch"),
-        "python": platform.python_version(),
-        "results": [asdict(result) for result in results],
-    }
+def compare(course: Course, workload: Workload) -> None:
+    """Whoever delivered other bytes than torch in this round is out, unless the bytes hang on random numbers of its own."""
+    current = course.rounds[-1]
+    if TORCH not in current:
+        return
+    for name, reading in current.items():
+        if workload.is_random and not ENGINES[name].draws_as_torch:
+            note = f"{ENGINES[name].title} draws random numbers of its own, so its batches are right but not torch's"
+            course.notes += [] if note in course.notes else [note]
+        elif reading.checksum != current[TORCH].checksum:
+            course.absent[name] = "failed: its batches differ from torch's"
+
+
+def judged(workload: Workload, course: Course, *, cores: int, ours: str) -> list[Result]:
+    results = []
+    for figure in workload.figures:
+        absent = dict(course.absent)
+        for name in {name for each in course.rounds for name in each} - set(absent):
+            if figure not in ENGINES[name].figures_of(workload):
+                absent[name] = "keeps no workers from one epoch to the next"
+        rounds: Sequence[Round] = course.rounds
+        results.append(
+            judge(workload, figure, rounds, cores=cores, ours=ours, absent=absent, notes=(*course.notes, *few(course)))
+        )
+    return results
+
+
+def few(course: Course) -> list[str]:
+    """Who took part in fewer rounds than torch."""
+    counts = {name: sum(name in each for each in course.rounds) for name in ENGINES}
+    names = [ENGINES[name].title for name in PEERS if 0 < counts[name] < counts[TORCH] and name not in course.absent]
+    return [f"{', '.join(names)}: fewer readings than torch, as each takes long"] if names else []
+
+
+def text_of(result: Result) -> str:
+    """A paragraph for the terminal."""
+    lines = [f"{result.workload} · {result.figure} · {result.title}"]
+    for name, seen in result.seen.items():
+        mark = mark_of(result) if name == result.ours else ""
+        ratio = str(seen.ratio) if seen.ratio else ""
+        inline = f"{seen.to_inline:.2f} × num_workers=0" if seen.to_inline else ""
+        goal = f"wanted: {result.verdict.goal}" if name == result.ours and result.verdict.goal else ""
+        line = f"  {mark:<6} {ENGINES[name].title:<14} {ratio:<22} {quantity(result.figure, seen.median):>12}"
+        lines.append(f"{line}  {inline:<22} {goal}".rstrip())
+    for name, reason in result.absent.items():
+        mark = "FAIL" if reason.startswith("failed") else ""
+        lines.append(f"  {mark:<6} {ENGINES[name].title:<14} n/a: {reason}")
+    return "\n".join([*lines, *(f"         {note}" for note in result.notes), ""])
+
+
+def mark_of(result: Result) -> str:
+    if result.verdict.passed is None:
+        return "SLOWER" if result.verdict.is_slower else ""
+    return "pass" if result.verdict.passed else "MISS"
+
+
+def say_how_it_went(results: Sequence[Result]) -> int:
+    missed = [f"{result.workload} ({result.figure})" for result in results if result.verdict.passed is False]
+    slower = [f"{result.workload} ({result.figure})" for result in results if result.verdict.is_slower]
+    print(f"goals met: {sum(result.verdict.passed is True for result in results)}")
+    if slower:
+        print(f"slower than torch: {', '.join(slower)}")
+    if missed:
+        print(f"MISSED: {', '.join(missed)}")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":

@@ -1,115 +1,248 @@
-"""What is measured: datasets as small as they can be, so that the loader and not the dataset is timed.
+"""What is measured and what must come out: one table, free of torch, so that whoever only reads it starts at once.
 
-A workload is either a *rate* (batches per second in the steady state; ours over torch's must reach `floor`) or a
-*start* (seconds from `iter()` to the first batch; ours may take `allowance_s` longer than torch's). To add one, add a
-dataset and an entry to `WORKLOADS`.
+A workload has a *kind*, which says what is timed (`reading.py` does it), and a *goal* for some of its figures. Figures:
+
+    rate             batches per second in the steady state
+    first_batch      seconds from making the loader to its first batch
+    next_epoch       seconds from asking for more after the last batch to the first batch of the next epoch
+    next_epoch_kept  the same with persistent_workers=True
+    cycle            seconds for an epoch of a training loader and one of a validation loader
+    memory           bytes of all processes but the trainer, while the loader runs
+
+To add a workload: a dataset in `datasets.py` and an entry in `WORKLOADS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
-import torch
-from torch.utils.data import Dataset
+PREFETCH_FACTOR = 2
+# With fewer, even the smallest and the largest do not hold the true median with 95 % (6 would just do).
+ENOUGH_ROUNDS = 7
+# Processes that run or wait for a core, on average over the last minute: more than this, and others are at work.
+QUIET_LOAD = 0.5
+# From so many usable cores on, the second column of floors holds; below, the first.
+MANY_CORES = 16
+# Slower than this is worth a word, also where no floor was set: two runs of one engine differ by less.
+EVEN = 0.97
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """Batches per second, once everything runs."""
+class AtLeast:
+    """The median of the ratios to torch must reach a floor."""
 
     floor: float
-    """The median of ours over torch's must be at least this."""
-    batches: int
-    """How many are timed: about two to four seconds of torch's on two cores."""
+    with_many_cores: float | None = None
+    """The floor from `MANY_CORES` usable cores on; None: the same."""
+
+    def floor_for(self, cores: int) -> float:
+        if cores >= MANY_CORES and self.with_many_cores is not None:
+            return self.with_many_cores
+        return self.floor
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Seconds from `iter()` to the first batch."""
+class AsFast:
+    """As fast as torch: the median at least `EVEN`, and the interval reaches 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtMostLater:
+    """The median of our seconds minus torch's must be at most this."""
 
     allowance_s: float
-    """The median of ours minus torch's must be at most this."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetOnce:
+    """Memory: the dataset once, and as many bare workers as there are (measured in the same run)."""
+
+    dataset_bytes: int
+
+
+Goal = AtLeast | AsFast | AtMostLater | DatasetOnce
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """Batches per second, once everything runs."""
+
+    seconds: float = 1.0
+    """How long the clock runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """First batches: of the first epoch, of the next one, and of the next one with kept workers."""
+
+    with_kept: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Alternating:
+    """An epoch of a training loader, an epoch of a validation loader, and again."""
+
+    keep_workers: bool
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The first batch, and the memory of all processes but the trainer."""
+
+
+Kind = Steady | Starts | Alternating | Footprint
+FIGURES: Mapping[type[Kind], tuple[str, ...]] = MappingProxyType(
+    {
+        Steady: ("rate",),
+        Starts: ("first_batch", "next_epoch", "next_epoch_kept"),
+        Alternating: ("cycle",),
+        Footprint: ("first_batch", "memory"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     name: str
     title: str
-    make_dataset: Callable[[int], Dataset[Any]]
-    """Builds the dataset, given how many samples it must have at least."""
+    dataset: str
+    """The name of its class in `datasets.py`."""
     batch_size: int
-    goal: Rate | Start
-    start_method: str | None = None
-    """None: whatever torch takes by default."""
+    kind: Kind
+    goals: Mapping[str, Goal] = field(default_factory=dict)
+    """By figure; a figure without one is only reported."""
+    start_method: str | None = "fork"
+    """fork is torch's own default before Python 3.14."""
+    workers: int | None = None
+    """None: as many as the run has."""
+    is_random: bool = False
+    """Samples depend on random numbers, which torch draws from one generator per worker."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Engines that are not measured with it, and why."""
+    peer_rounds: int | None = None
+    """Measure peers in so few rounds, because their start takes many seconds; None: in all of them."""
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        figures = FIGURES[type(self.kind)]
+        return figures[:-1] if isinstance(self.kind, Starts) and not self.kind.with_kept else figures
 
 
-class Images(Dataset[torch.Tensor]):
-    """3 by 224 by 224 float32 out of memory; 256 different ones (154 MB), over and over."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.images = torch.rand(256, 3, 224, 224, generator=torch.Generator().manual_seed(1))
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.images[index % len(self.images)]
-
-
-class Integers(Dataset[int]):
-    """The least that a sample can be."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-
-class SmallTensors(Dataset[dict[str, torch.Tensor]]):
-    """Ten tensors of 32 floats in a dict; 1,024 different samples, over and over."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.rows = torch.rand(1024, 10, 32, generator=torch.Generator().manual_seed(1))
-        self.names = tuple(f"feature_{number}" for number in range(10))
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return dict(zip(self.names, self.rows[index % len(self.rows)], strict=True))
-
-
-class Paths(Dataset[int]):
-    """A million path strings in a list, as image folders have them; the files do not exist and are not read."""
-
-    def __init__(self, length: int) -> None:
-        self.paths = [f"/data/train/{number % 1000:03}/{number:07}.jpg" for number in range(max(length, 1_000_000))]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> int:
-        return hash_of(self.paths[index])
-
-
-def hash_of(path: str) -> int:
-    """A number that depends on the path alone: Python's own `hash` differs from process to process."""
-    return int.from_bytes(path.encode()[-11:-4], "big")
-
+NO_WORKERS = {"inline": "has no workers to start"}
+AS_WITH_FORK = NO_WORKERS | {
+    "torchdata": "starts workers as torch does; left out to keep the run short",
+    "spdl": "left out to keep the run short; measured with fork",
+    "grain": "always spawns: the figure with fork is the same",
+}
+GIB = 1 << 30
 
 WORKLOADS = (
     Workload(
-        "float32_38mb", "64x3x224x224 float32 from memory, 38 MB a batch", Images, 64, Rate(floor=2.5, batches=100)
+        "float32_38mb",
+        "64×3×224×224 float32 from memory, 38 MB a batch",
+        "FloatImages",
+        64,
+        Steady(1.5),
+        {"rate": AtLeast(2.5)},
     ),
-    Workload("ints", "single ints, 64 a batch", Integers, 64, Rate(floor=3.5, batches=6000)),
-    Workload("dict_of_ten", "dict of ten 32-float tensors, 32 a batch", SmallTensors, 32, Rate(floor=6.0, batches=600)),
-    Workload("first_batch_1m_paths", "first batch, 1 million paths", Paths, 64, Start(allowance_s=0.1), "fork"),
+    Workload(
+        "uint8_38mb",
+        "256×3×224×224 uint8 from memory, 38 MB a batch",
+        "ByteImages",
+        256,
+        Steady(1.5),
+        {"rate": AtLeast(2.5)},
+    ),
+    Workload("ints", "single ints, 64 a batch", "Integers", 64, Steady(), {"rate": AtLeast(5.0, 12.0)}),
+    Workload(
+        "dict_of_ten",
+        "dict of ten 32-float tensors, 32 a batch",
+        "SmallTensors",
+        32,
+        Steady(),
+        {"rate": AtLeast(8.0, 15.0)},
+    ),
+    Workload(
+        "jpeg",
+        "JPEG decode (Pillow), random crop and flip, 32 a batch",
+        "Photos",
+        32,
+        Steady(2.0),
+        {"rate": AsFast()},
+        is_random=True,
+    ),
+    Workload("text", "tokenised text, 8 to 512 tokens, padded, 64 a batch", "Sentences", 64, Steady()),
+    Workload("skewed", "1 sample in 10 computes ten times as long, 16 a batch", "Skewed", 16, Steady()),
+    Workload("waiting", "1 ms of waiting a sample, as for a disk, 16 a batch", "Waiting", 16, Steady()),
+    Workload(
+        "train_and_validate",
+        "training and validation loader in turn, workers not kept",
+        "Thumbnails",
+        64,
+        Alternating(keep_workers=False),
+        peer_rounds=3,
+    ),
+    Workload(
+        "train_and_validate_kept",
+        "training and validation loader in turn, workers kept",
+        "Thumbnails",
+        64,
+        Alternating(keep_workers=True),
+    ),
+    Workload(
+        "paths_1m",
+        "1 million paths, fork",
+        "Paths",
+        64,
+        Starts(),
+        {"first_batch": AtMostLater(0.1)},
+        left_out=NO_WORKERS,
+        peer_rounds=3,
+    ),
+    Workload(
+        "dicts_860k",
+        "860,000 annotation dicts, fork",
+        "Annotations",
+        64,
+        Starts(),
+        {"first_batch": AtMostLater(0.1)},
+        left_out=NO_WORKERS,
+        peer_rounds=3,
+    ),
+    Workload(
+        "paths_1m_spawn",
+        "1 million paths, spawn",
+        "Paths",
+        64,
+        Starts(with_kept=False),
+        start_method="spawn",
+        left_out=AS_WITH_FORK,
+    ),
+    Workload(
+        "dicts_860k_spawn",
+        "860,000 annotation dicts, spawn",
+        "Annotations",
+        64,
+        Starts(with_kept=False),
+        start_method="spawn",
+        left_out=AS_WITH_FORK,
+    ),
+    Workload(
+        "array_1gib_spawn",
+        "1 GiB array, spawn, 4 workers",
+        "Rows",
+        64,
+        Footprint(),
+        {"first_batch": AtLeast(5.0), "memory": DatasetOnce(GIB)},
+        start_method="spawn",
+        workers=4,
+        left_out=AS_WITH_FORK | {"grain": "pickles the array for every worker; left out to keep the run short"},
+    ),
 )
+
+
+def workload_named(name: str) -> Workload:
+    return next(workload for workload in WORKLOADS if workload.name == name)

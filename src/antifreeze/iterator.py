@@ -19,6 +19,7 @@ from torch.utils.data import MapDataPipe, dataloader
 from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.backends.grown import grow
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.pool.pool import STOP_DEADLINE_S, Pool
 from antifreeze.engine.worker.recipe import Recipe
@@ -176,11 +177,9 @@ def _start_method(loader: Any) -> str:
 
 
 def _grow(recipe: Recipe, start_method: str) -> StemHandle:
-    from antifreeze.engine.backends.grown import grow  # noqa: PLC0415 - each brings what only it needs
-
     if start_method == "fork":
         return grow(recipe)
-    from antifreeze.engine.backends.clean import InheritanceOnly, grow_clean  # noqa: PLC0415
+    from antifreeze.engine.backends.clean import InheritanceOnly, grow_clean  # noqa: PLC0415 - most never need it
 
     try:
         return grow_clean(recipe)
