@@ -26,7 +26,7 @@ engine.epoch
 engine.pool
 engine.backends
 engine.worker
-engine.wire | engine.flow | engine.crossing
+engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
 settings | machine | whenimported | engine.numbers
@@ -45,7 +45,7 @@ class Files:
         return any(inside.startswith(each) if each.endswith("/") else inside == each for each in self.patterns)
 
 
-PURE = Files(("engine/plan/", "engine/flow/", "engine/arena/slots.py", "engine/pool/lifecycle.py"))
+PURE = Files(("engine/plan/", "engine/flow/", "engine/supervise/", "engine/arena/slots.py", "engine/pool/lifecycle.py"))
 ALONE = Files(("demo/",))  # programs that run on torch as well
 IMPURE_MODULES = {"os", "time", "threading", "multiprocessing", "random", "torch"}
 

@@ -6,7 +6,7 @@ objects that remember what was written into them, and its user checks everything
 
 import gc
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -22,13 +22,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from antifreeze.engine import epoch as epoch_module
 from antifreeze.engine.arena import arena as arena_module
 from antifreeze.engine.arena.arena import SPARE, Arena
+from antifreeze.engine.arena.board import Pulse, Snapshot, Step
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.slots import State
 from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
-from antifreeze.engine.numbers import SlotNo, WorkerNo
+from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.pool.pool import Heard, Lost, StemSaid
-from antifreeze.engine.wire.messages import Born, Failed, Filled, Unfit, Work
+from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Unfit, Work
 from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 
 
@@ -85,12 +86,49 @@ class Batch:
     owner: Owner | None
 
 
+class FakeBoard:
+    """What a worker leaves behind."""
+
+    def __init__(self) -> None:
+        self.pulse = Pulse(Step.IDLE, None, -1)
+        self.snapshot: Snapshot | None = None
+
+    def read_pulse(self) -> Pulse:
+        return self.pulse
+
+    def latest(self) -> Snapshot | None:
+        return self.snapshot
+
+    def latest_ticket(self) -> TicketNo | None:
+        return self.snapshot.ticket if self.snapshot else None
+
+
 class FakeWorker:
     def __init__(self) -> None:
-        self.inbox: deque[tuple[Work, list[Memory]]] = deque()
+        self.inbox: deque[tuple[Work | Resume, list[Memory]]] = deque()
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid = 4711
+        self.stem = SimpleNamespace(find=None)
+        self.board = FakeBoard()
+        self.drawn = 0
+        """Stands for the state of its generators: how many batches have been made from them."""
+
+    def tidy_inbox(self) -> None:
+        """Do what leads to no answer: take over from another worker, and redo what it had done."""
+        while self.inbox:
+            message, _ = self.inbox[0]
+            if isinstance(message, Resume):
+                self.drawn = int(message.state)
+            elif message.is_replay:
+                self.drawn += 1
+            else:
+                return
+            self.inbox.popleft()
+
+    def draw(self) -> int:
+        self.drawn += 1
+        return self.drawn - 1
 
 
 class FakePool:
@@ -98,6 +136,7 @@ class FakePool:
 
     is_abandoned = False
     is_waiting = False
+    draws = False
 
     def __init__(self, workers: int) -> None:
         self.workers = [FakeWorker() for _ in range(workers)]
@@ -105,17 +144,40 @@ class FakePool:
         self.open_descriptors: dict[int, Memory] = {}
         self.other_events: deque[Any] = deque()
         self.is_stopped = False
+        self.is_lost: dict[int, bool] = {}
         self._next_fd = count(100)
 
-    def send(self, worker: WorkerNo, message: Work, descriptors: tuple[int, ...] = ()) -> None:
-        self.workers[worker].inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
+    def send(self, worker: WorkerNo, message: Work | Resume, descriptors: tuple[int, ...] = ()) -> None:
+        if worker not in self.is_lost:  # a channel to nobody takes anything
+            self.workers[worker].inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
+            self.workers[worker].tidy_inbox()
+
+    def put_back(self, happened: deque[Any]) -> None:
+        self.other_events.extendleft(reversed(happened))
+
+    def lose(self, number: int, *, pulse: Pulse = Pulse(Step.IDLE, None, -1)) -> None:  # noqa: B008
+        """A worker ends; what it has sent is heard first."""
+        worker = self.workers[number]
+        worker.board.pulse = pulse
+        worker.inbox.clear()
+        self.other_events.extend(Heard(WorkerNo(number), *sent) for sent in worker.outbox)
+        worker.outbox.clear()
+        self.other_events.append(Lost(WorkerNo(number), 4711, -9))
+        self.is_lost[number] = True
+
+    def replace(self, number: WorkerNo) -> None:
+        assert self.is_lost.pop(number)
+        self.workers[number] = FakeWorker()
 
     def try_receive(self, worker: WorkerNo) -> Heard | None:
+        if self.other_events:
+            return None
         outbox = self.workers[worker].outbox
         return Heard(worker, *outbox.popleft()) if outbox else None
 
     def wait(self, *, deadline: float) -> list[Any]:
-        events = [self.other_events.popleft()] if self.other_events else []
+        events = list(self.other_events)
+        self.other_events.clear()
         for number, worker in enumerate(self.workers):
             while worker.outbox:
                 events.append(Heard(WorkerNo(number), *worker.outbox.popleft()))
@@ -131,6 +193,8 @@ class FakePool:
         """What a worker does with a message before it fetches: forget, map."""
         worker = self.workers[number]
         work, memories = worker.inbox.popleft()
+        assert isinstance(work, Work)
+        worker.tidy_inbox()
         for slot in work.forget:
             worker.mapped.pop(slot, None)
         if work.slot is None:
@@ -148,18 +212,31 @@ class FakePool:
             made = [next(self._next_fd)]
             self.open_descriptors[made[0]] = memory
         check(memory)
-        memory.content, memory.is_large = work.index, is_large
+        memory.content, memory.is_large = self.content_of(number, work), is_large
         answer = Filled(work.ticket, Parcel(0, 0, 0, 0), b"", None, size if made else 0)
         self.workers[number].outbox.append((answer, made))
 
     def write_letter(self, number: int) -> None:
         """The worker makes a batch so small that it goes into the message."""
         work, _ = self.take_work(number)
-        self.workers[number].outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", work.index, 0), []))
+        body: Any = self.content_of(number, work)
+        self.workers[number].outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", body, 0), []))
+
+    def content_of(self, number: int, work: Work) -> Any:
+        """What the batch holds: its index and, if the test asks for it, a draw."""
+        drawn = self.workers[number].draw()
+        return (work.index, drawn) if self.draws else work.index
+
+    def keep_snapshot(self, number: int) -> None:
+        worker = self.workers[number]
+        work, _ = worker.inbox[0]
+        assert isinstance(work, Work)
+        worker.board.snapshot = Snapshot(work.ticket, str(worker.drawn).encode())
 
     def fail(self, number: int) -> None:
         work, _ = self.take_work(number)
-        self.workers[number].outbox.append((Failed(work.ticket, results.dump(KeyError(work.index))), []))
+        error = KeyError(self.content_of(number, work))
+        self.workers[number].outbox.append((Failed(work.ticket, results.dump(error)), []))
 
     def busy_workers(self) -> list[int]:
         return [number for number, worker in enumerate(self.workers) if worker.inbox]
@@ -179,7 +256,7 @@ class MadeUp:
         self._patches = [
             mock.patch.object(arena_module, "Segment", kind),
             mock.patch.object(arena_module, "read_batch", fake_read_batch),
-            mock.patch.object(arena_module, "read_letter", lambda body, *_, find: Batch(body, None)),
+            mock.patch.object(epoch_module, "read_letter", lambda body, *_: Batch(body, None)),
             mock.patch.object(epoch_module, "say_once"),
         ]
 
@@ -210,18 +287,26 @@ class Trainer(RuleBasedStateMachine):
         self.is_begun = False
         self.held: list[tuple[Any, Batch]] = []
         self.seen_by_a_child: set[Memory] = set()
+        self.pool.draws = True
+        self.given: Counter[int] = Counter()
 
     # --- what the user does
 
     @rule(length=st.integers(0, 12), break_off=st.sampled_from([False, False, False, True]))
     def begin_an_epoch(self, length: int, break_off: bool) -> None:
-        if self.is_begun and self.delivered < len(self.planned) and not break_off:
+        if self.is_begun and self.delivered < self.length and not break_off:
             return
-        self.planned = [next(self.numbers) for _ in range(length)]
+        indices_ = [next(self.numbers) for _ in range(length)]
+        self.planned = []
+        self.length = length
         self.drawn: list[int] = []
 
         def indices() -> Iterator[int]:
-            for index in self.planned:
+            for place, index in enumerate(indices_):
+                worker = place % len(self.pool.workers)
+                # In a calm run this is the how-manieth batch of its worker: that is what its generators are like then.
+                self.planned.append((index, self.given[worker]))
+                self.given[worker] += 1
                 self.drawn.append(index)
                 yield index
 
@@ -261,6 +346,18 @@ class Trainer(RuleBasedStateMachine):
 
     @precondition(lambda self: self.pool.busy_workers())
     @rule(data=st.data())
+    def keep_a_snapshot(self, data: Any) -> None:
+        self.pool.keep_snapshot(data.draw(st.sampled_from(self.pool.busy_workers())))
+
+    @precondition(lambda self: self.is_begun and self.epoch._recovery._in_a_row + len(self.pool.is_lost) < 4)
+    @rule(data=st.data())
+    def lose_a_worker(self, data: Any) -> None:
+        alive = [number for number in range(len(self.pool.workers)) if number not in self.pool.is_lost]
+        if alive:
+            self.pool.lose(data.draw(st.sampled_from(alive)))
+
+    @precondition(lambda self: self.pool.busy_workers())
+    @rule(data=st.data())
     def write_a_letter(self, data: Any) -> None:
         self.pool.write_letter(data.draw(st.sampled_from(self.pool.busy_workers())))
 
@@ -295,7 +392,7 @@ class Trainer(RuleBasedStateMachine):
             batch = self.epoch.next_batch()
         except WouldWait:
             assert expected is not None
-            assert self.pool.busy_workers(), "waits for an answer that nobody owes: stuck"
+            assert self.pool.busy_workers() or self.pool.is_lost, "waits for an answer that nobody owes: stuck"
             return True
         except StopIteration:
             assert expected is None
@@ -312,7 +409,7 @@ class Trainer(RuleBasedStateMachine):
                 self.held.append((expected, batch))
         self.delivered += 1
         # The sampler has been advanced exactly as often as torch advances it.
-        assert len(self.drawn) == min(len(self.planned), self.delivered + self.epoch._window)
+        assert len(self.drawn) == min(self.length, self.delivered + self.epoch._window)
         return True
 
     @invariant()
@@ -327,6 +424,7 @@ class Trainer(RuleBasedStateMachine):
     @invariant()
     def there_is_one_descriptor_per_slot(self) -> None:
         on_their_way = sum(len(made) for worker in self.pool.workers for _, made in worker.outbox)
+        on_their_way += sum(len(each.descriptors) for each in self.pool.other_events if isinstance(each, Heard))
         assert len(self.pool.open_descriptors) == len(self.arena._books) + on_their_way
 
     @invariant()
@@ -352,7 +450,9 @@ class Trainer(RuleBasedStateMachine):
             for number in self.pool.busy_workers():
                 self.pool.fill(number, size=1, is_large=True, check=self.may_write)
         # Outcomes of broken-off epochs may still be on their way.
-        while any(worker.inbox or worker.outbox for worker in self.pool.workers):
+        while self.pool.other_events or any(worker.inbox or worker.outbox for worker in self.pool.workers):
+            while self.pool.other_events:
+                self.epoch._react_to(self.pool.other_events.popleft())
             for number in self.pool.busy_workers():
                 self.pool.fill(number, size=1, is_large=False, check=self.may_write)
             for number, worker in enumerate(self.pool.workers):
@@ -445,28 +545,41 @@ def test_an_error_that_cannot_be_rebuilt_is_told_as_text(made_up: tuple[Epoch, F
         (-signal.SIGKILL, WorkerKilled, r"DataLoader worker \(pid 99\) is killed by signal: Killed"),
     ],
 )
-def test_a_lost_worker_ends_the_epoch_for_good(
+def test_a_sample_that_ends_two_workers_is_poison_and_ends_the_epoch_for_good(
     made_up: tuple[Epoch, FakePool, Arena], exitcode: int | None, kind: type[WorkerLost], words: str
 ) -> None:
     epoch, pool, _ = made_up
-    epoch.begin(iter(range(9)).__next__)
+    epoch.begin(iter([[k, k + 1] for k in range(0, 18, 2)]).__next__)
     pool.fill(0, size=10, is_large=False, check=lambda _: None)
     epoch.next_batch()
-    pool.other_events.append(Lost(WorkerNo(1), 99, exitcode))
+    at_work = Pulse(Step.FETCHING, TicketNo(1), 1)
+    pool.lose(1, pulse=at_work)
+    with pytest.raises(WouldWait):
+        epoch.next_batch()
+    pool.lose(1, pulse=at_work)
+    pool.other_events[-1] = Lost(WorkerNo(1), 99, exitcode)
     for _ in range(2):
         with pytest.raises(kind, match=words) as caught:
             epoch.next_batch()
         error = caught.value
         assert type(error) is kind
         assert (error.worker, error.pid, error.exitcode, error.batch) == (1, 99, exitcode, 1)
-        assert error.where == "worker 1, batch 1, sample 1"
+        assert error.where == "worker 1, batch 1, sample 3"
+        assert error.why == "2 workers have ended there"
     assert pool.is_stopped
 
 
-def test_a_worker_that_was_never_born_is_lost_too(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+def test_a_worker_that_was_never_born_is_replaced_and_after_three_times_said_to_be_lost(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
-    pool.other_events.append(Lost(WorkerNo(0), None, None))
+    for _ in range(2):
+        pool.lose(0, pulse=Pulse(Step.STARTING, None, -1))
+        with pytest.raises(WouldWait):
+            epoch.next_batch()
+    pool.lose(0, pulse=Pulse(Step.STARTING, None, -1))
+    pool.other_events[-1] = Lost(WorkerNo(0), None, None)
     with pytest.raises(WorkerCrashed, match="its stem ended before it was born"):
         epoch.next_batch()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import time
 from multiprocessing import context as contexts
 from typing import Any
 
@@ -21,7 +20,7 @@ from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.grown import grow
 from antifreeze.engine.epoch import Epoch
-from antifreeze.engine.pool.pool import STOP_DEADLINE_S, Pool
+from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, Fallback
 from antifreeze.observe import usage
@@ -72,13 +71,9 @@ class Iterator(_Stock):
         self._shutdown = False
         window = loader.prefetch_factor * loader.num_workers
         arena = Arena(window=window, budget_bytes=_budget_bytes())
-        stem = _grow(_recipe_of(loader, int(self._base_seed)), _start_method(loader))
-        self._stem_kind = stem.kind
-        try:
-            pool = Pool(stem, workers=loader.num_workers)
-        except BaseException:
-            stem.stop(deadline=time.monotonic() + STOP_DEADLINE_S)
-            raise
+        recipe, start_method = _recipe_of(loader, int(self._base_seed)), _start_method(loader)
+        pool = Pool(lambda: _grow(recipe, start_method), workers=loader.num_workers)
+        self._stem_kind = pool.stem.kind
         self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
         self._epoch = Epoch(pool, arena, workers=loader.num_workers, window=window)
 

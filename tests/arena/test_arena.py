@@ -12,6 +12,7 @@ import torch
 from antifreeze.engine.arena import arena as arena_module
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.arena import LETTERS_IN_A_ROW, SPARE, Arena, Lease
+from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import COPY_BELOW, Parcel
 from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.arena.slots import State
@@ -36,6 +37,7 @@ class Setting:
     def __init__(self, *, window: int = 4, budget_bytes: int = 100 * SLOT_BYTES) -> None:
         self.arena = Arena(window=window, budget_bytes=budget_bytes)
         self.mapped: dict[SlotNo, Desk] = {}
+        self.forms: dict[SlotNo, Form | None] = {}
         self._writer = SlotWriter(ResultPickler)
 
     def lease(self, worker: int = 0) -> Lease:
@@ -57,20 +59,22 @@ class Setting:
         self._writer.begin(given)
         parcel, definition, body, made = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
         assert body is None
-        if definition:
-            self.arena.learn(WORKER, parcel.form, definition)
+        form = self.arena.form_of(WORKER, parcel.form, definition)
+        slot = lease.slot
         if made is not None:
-            return self.arena.adopt(made.fd, made.size, WORKER, instead_of=lease.slot), parcel
-        assert lease.slot is not None
-        self.arena.fill(lease.slot, WORKER)
-        return lease.slot, parcel
+            slot = self.arena.adopt(made.fd, made.size, WORKER, instead_of=slot)
+        else:
+            assert slot is not None
+            self.arena.fill(slot, WORKER)
+        self.forms[slot] = form
+        return slot, parcel
 
     def batch(self, value: int, *, size: int = SIZE) -> torch.Tensor:
         slot, parcel = self.fill(self.lease(), value, size=size)
         return self.open(slot, parcel)
 
     def open(self, slot: SlotNo, parcel: Parcel) -> Any:
-        return self.arena.open(slot, parcel, WORKER, lambda _: None)
+        return self.arena.open(slot, parcel, self.forms[slot], lambda _: None)
 
     def is_lent(self, tensor: torch.Tensor) -> bool:
         spans = [(each.address, each.address + each.size) for each in self.arena._segments.values()]
@@ -278,7 +282,8 @@ def test_the_slot_of_a_lost_worker_is_not_reused_before_its_death_is_confirmed(s
     setting.batch(1, size=10_000)
     lease = setting.lease()
     assert lease.slot is not None
-    setting.arena.lose_writer(WorkerNo(0), lease.slot)
+    setting.arena.lose_writer(lease.slot)
+    setting.arena.forget_worker(WORKER)
     assert setting.states() == ["CONDEMNED"]
     assert setting.lease(worker=1).slot is None
     setting.arena.confirm_death(lease.slot)

@@ -6,12 +6,15 @@ import pytest
 import torch
 from torch.utils.data import default_collate, default_convert
 
+from antifreeze.engine.arena.board import Step
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.fetch import Fetcher
 from antifreeze.engine.worker.recipe import Recipe
 
 
-def fetcher(dataset: Any, *, collate_fn: Any = default_collate, batched: bool = True, room: Any = None) -> Fetcher:
+def fetcher(
+    dataset: Any, *, collate_fn: Any = default_collate, batched: bool = True, room: Any = None, pulse: Any = None
+) -> Fetcher:
     recipe = Recipe(
         dataset=dataset,
         collate_fn=collate_fn,
@@ -21,7 +24,7 @@ def fetcher(dataset: Any, *, collate_fn: Any = default_collate, batched: bool = 
         num_workers=1,
         worker_threads=1,
     )
-    return Fetcher(recipe, room or (lambda *_: None))
+    return Fetcher(recipe, room or (lambda *_: None), pulse or memoryview(bytearray(64)).cast("q"))
 
 
 class AtOnce:
@@ -82,6 +85,23 @@ def test_the_slot_is_there_for_default_collate_alone() -> None:
     assert seen == [None, None]
     assert asked
     assert collate._room is None
+
+
+def test_the_pulse_says_which_sample_is_being_fetched_and_when_it_is_collated() -> None:
+    pulse = memoryview(bytearray(64)).cast("q")
+    seen = []
+
+    class Dataset:
+        def __getitem__(self, index: int) -> int:
+            seen.append(pulse[2] - 1)
+            return index
+
+    def own(samples: list[int]) -> list[int]:
+        seen.append(pulse[0])
+        return samples
+
+    fetcher(Dataset(), collate_fn=own, pulse=pulse).fetch([7, 8, 9])
+    assert seen == [0, 1, 2, Step.COLLATING]
 
 
 def test_whatever_user_code_raises_passes_through() -> None:

@@ -9,25 +9,33 @@ from __future__ import annotations
 import functools
 import signal
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from torch._utils import ExceptionWrapper
 
 from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.arena.board import Pulse, Snapshot, Step
+from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
+from antifreeze.engine.arena.views import read_letter
 from antifreeze.engine.crossing import results
 from antifreeze.engine.flow.delivery import Arrival, Delivery
 from antifreeze.engine.flow.dispatch import Dispatch
+from antifreeze.engine.flow.history import History
 from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.pool.pool import Heard, Lost, Pool, StemSaid
-from antifreeze.engine.wire.messages import Failed, Filled, Settled, Unfit, Work
+from antifreeze.engine.supervise.recovery import Recovery, Verdict
+from antifreeze.engine.wire.messages import Failed, Filled, Resume, Settled, Unfit, Work
 from antifreeze.errors import InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 from antifreeze.observe.say import say_once
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
+# Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
+LOOK_EVERY = 16
 _OWN_FAULT = {
     signal.SIGSEGV,
     signal.SIGABRT,
@@ -40,10 +48,12 @@ _OWN_FAULT = {
 
 
 class Full(NamedTuple):
-    """A batch that waits in a slot."""
+    """A batch that waits in a slot, and all that it takes to open it, whatever becomes of its worker."""
 
     slot: SlotNo
     parcel: Parcel
+    form: Form | None
+    find: results.Find
 
 
 class Letter(NamedTuple):
@@ -51,6 +61,8 @@ class Letter(NamedTuple):
 
     body: bytearray
     parcel: Parcel
+    form: Form | None
+    find: results.Find
 
 
 class Unsent(NamedTuple):
@@ -72,6 +84,10 @@ class Epoch:
         self._dispatch = Dispatch(window=window)
         self._delivery: Delivery[Outcome] = Delivery()
         self._leases: dict[TicketNo, SlotNo | None] = {}
+        self._history = History()
+        self._snapshots: dict[WorkerNo, Snapshot] = {}
+        """Of workers that are gone: what the next of their number began with."""
+        self._recovery = Recovery(workers=workers)
         self._window = window
         self._failure: Callable[[], Exception] | None = None
 
@@ -91,6 +107,8 @@ class Epoch:
 
     def next_batch(self) -> Any:
         """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
+        if self._pool.is_abandoned:
+            raise RuntimeError("this iterator belongs to the process that made it; its workers do not hear this one")
         while not self._delivery.has_next():
             if self._failure is not None:
                 raise self._failure()
@@ -127,27 +145,41 @@ class Epoch:
 
     def _send_work(self) -> None:
         while (ticket := self._dispatch.next_to_send()) is not None:
-            lease = self._arena.lease(ticket.worker)
-            self._leases[ticket.number] = lease.slot
-            work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
-            try:
-                self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
-            except Exception as error:  # an index that cannot be pickled, or no descriptor left: raised in its turn
-                del self._leases[ticket.number]
-                self._arena.undo(lease, ticket.worker)
-                self._arrive(ticket.number, Unsent(error))
+            if self._send(ticket) and self._history.note_sent(ticket) % LOOK_EVERY == 0:
+                self._forget_what_is_safe(ticket.worker)
+
+    def _send(self, ticket: Ticket) -> bool:
+        lease = self._arena.lease(ticket.worker)
+        self._leases[ticket.number] = lease.slot
+        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
+        try:
+            self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
+        except Exception as error:  # an index that cannot be pickled, or no descriptor left: raised in its turn
+            del self._leases[ticket.number]
+            self._arena.undo(lease, ticket.worker)
+            self._arrive(ticket.number, Unsent(error))
+            return False
+        return True
+
+    def _forget_what_is_safe(self, worker: WorkerNo) -> None:
+        """What was done before the last snapshot will not have to be done again."""
+        number = self._pool.workers[worker].board.latest_ticket()
+        if number is not None:
+            self._history.forget_before(worker, number)
 
     def _hear_from(self, expected: WorkerNo) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
-        if self._pool.is_abandoned:
-            raise RuntimeError("this iterator belongs to the process that made it; its workers do not hear this one")
         try:
             heard = self._pool.try_receive(expected)
             if heard is not None:
                 self._receive(heard)
                 return
-            for happening in self._pool.wait(deadline=time.monotonic() + SLICE_S):
-                self._react_to(happening)
+            happened = deque(self._pool.wait(deadline=time.monotonic() + SLICE_S))
+            try:
+                while happened:
+                    self._react_to(happened.popleft())
+            finally:
+                self._pool.put_back(happened)
         except BaseException as interruption:
             self._tear(interruption)
             raise
@@ -157,9 +189,7 @@ class Epoch:
             case Heard():
                 self._receive(happening)
             case Lost():
-                failure = self._loss(happening)
-                self._condemn(happening.worker)
-                self._fail(failure)
+                self._recover(happening)
             case StemSaid(Settled(differing)):
                 for difference in differing:
                     say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
@@ -181,6 +211,7 @@ class Epoch:
             outcome = message
         else:
             raise InternalError(f"worker {heard.worker} said {message!r}")
+        self._recovery.note_done(message.ticket)
         self._arrive(message.ticket, outcome)
 
     def _take_back(self, ticket: TicketNo) -> None:
@@ -198,19 +229,19 @@ class Epoch:
     def _take_batch(self, message: Filled, heard: Heard) -> Full | Letter:
         ticket, parcel, definition, body, made_bytes = message
         leased = self._leases.pop(ticket)
-        if definition:
-            self._arena.learn(heard.worker, parcel.form, definition)
+        form = self._arena.form_of(heard.worker, parcel.form, definition)
+        find = self._pool.workers[heard.worker].stem.find
         if body is not None:
             self._arena.pass_over(leased, heard.worker)
-            return Letter(body, parcel)
+            return Letter(body, parcel, form, find)
         if made_bytes:
             slot = self._arena.adopt(heard.descriptors[0], made_bytes, heard.worker, instead_of=leased)
             self._fit_window(made_bytes)
-            return Full(slot, parcel)
+            return Full(slot, parcel, form, find)
         if leased is None:
             raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
         self._arena.fill(leased, heard.worker)
-        return Full(leased, parcel)
+        return Full(leased, parcel, form, find)
 
     def _fit_window(self, slot_bytes: int) -> None:
         self._dispatch.fit(self._arena.window)
@@ -228,12 +259,11 @@ class Epoch:
     def _open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
         """The batch, or the error to raise in its place."""
         ticket, outcome = arrival.ticket, arrival.outcome
-        find = self._pool.stem.find
         if isinstance(outcome, Full | Letter):
             try:
                 if isinstance(outcome, Letter):
-                    return self._arena.open_letter(*outcome, ticket.worker, find), None
-                return self._arena.open(*outcome, ticket.worker, find), None
+                    return read_letter(*outcome), None
+                return self._arena.open(*outcome), None
             except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
                 error = why
         else:
@@ -251,13 +281,33 @@ class Epoch:
             return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
         return _unwrap(error) if isinstance(error, ExceptionWrapper) else error
 
-    def _condemn(self, worker: WorkerNo) -> None:
-        """Nobody may touch what a lost worker had leased before it is known to be dead, which a process's end is."""
-        for ticket in self._delivery.outstanding():
-            slot = self._leases.pop(ticket.number, None) if ticket.worker == worker else None
+    def _recover(self, lost: Lost) -> None:
+        """Have another worker do what this one has not done, from where its generators were; or give up, and say why."""
+        board = self._pool.workers[lost.worker].board
+        pulse = board.read_pulse()
+        verdict = self._recovery.judge(lost.worker, pulse)
+        snapshot = board.latest() or self._snapshots.get(lost.worker)
+        undone = [ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker]
+        for ticket in undone:
+            slot = self._leases.pop(ticket.number, None)
             if slot is not None:
-                self._arena.lose_writer(worker, slot)
-                self._arena.confirm_death(slot)
+                self._arena.lose_writer(slot)
+                self._arena.confirm_death(slot)  # which a process's end is
+        self._arena.forget_worker(lost.worker)
+        if verdict is not Verdict.REPLACE:
+            self._fail(self._loss(lost, pulse, verdict))
+        say_once(f"{_what(lost)} antifreeze: {_place(pulse, undone)}; another worker does its work again")
+        self._pool.replace(lost.worker)
+        if snapshot is not None:
+            self._snapshots[lost.worker] = snapshot
+            self._history.forget_before(lost.worker, snapshot.ticket)
+            self._pool.send(lost.worker, Resume(snapshot.state))
+        numbers = {ticket.number for ticket in undone}
+        for ticket in self._history.of(lost.worker):
+            if ticket.number in numbers:
+                self._send(ticket)
+            else:
+                self._pool.send(lost.worker, Work(ticket.number, ticket.index, None, 0, (), is_replay=True))
 
     def _fail(self, failure: Callable[[], Exception]) -> NoReturn:
         """Work is lost with no way to get it done: nothing that would come after it is given out."""
@@ -265,13 +315,18 @@ class Epoch:
         self._pool.stop()
         raise failure()
 
-    def _loss(self, lost: Lost) -> Callable[[], WorkerLost]:
-        had = next((ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker), None)
-        doing = f"batch {had.batch}, {_indices(had)}" if had else "between batches"
+    def _loss(self, lost: Lost, pulse: Pulse, verdict: Verdict) -> Callable[[], WorkerLost]:
+        undone = [ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker]
+        had = next((ticket for ticket in undone if ticket.number == pulse.ticket), None)
+        if verdict is Verdict.POISON:
+            why = f"{self._recovery.ends_at(lost.worker, pulse)} workers have ended there"
+        else:
+            why = "workers end faster than anything gets done"
         return functools.partial(
             _kind_of(lost),
             _what(lost),
-            where=f"worker {lost.worker}, {doing}",
+            where=f"worker {lost.worker}, {_place(pulse, undone)}",
+            why=why,
             worker=int(lost.worker),
             pid=lost.pid or -1,
             exitcode=lost.exitcode,
@@ -302,6 +357,26 @@ def _what(lost: Lost) -> str:
         return f"DataLoader worker (pid {lost.pid}) is killed by signal: {name}."
     code = "an exit code that nobody could read" if lost.exitcode is None else f"exit code {lost.exitcode}"
     return f"DataLoader worker (pid(s) {lost.pid}) exited unexpectedly with {code}"
+
+
+def _place(pulse: Pulse, undone: Sequence[Ticket]) -> str:
+    """Where a worker was when it ended, in the user's terms."""
+    ticket = next((ticket for ticket in undone if ticket.number == pulse.ticket), None)
+    match pulse.step:
+        case Step.STARTING:
+            return "while it was starting"
+        case Step.IDLE:
+            return "between batches"
+        case _ if ticket is None:
+            return "at a batch that had been delivered"
+        case Step.FETCHING if pulse.position >= 0 and isinstance(ticket.index, list | tuple):
+            return f"batch {ticket.batch}, sample {ticket.index[pulse.position]!r}"
+        case Step.FETCHING:
+            return f"batch {ticket.batch}, {_indices(ticket)}"
+        case Step.COLLATING:
+            return f"batch {ticket.batch}, while it was collated"
+        case _:
+            return f"batch {ticket.batch}, while it was written"
 
 
 def _indices(ticket: Ticket) -> str:

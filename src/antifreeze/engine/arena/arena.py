@@ -21,7 +21,7 @@ from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
-from antifreeze.engine.arena.views import read_batch, read_letter
+from antifreeze.engine.arena.views import read_batch
 from antifreeze.engine.numbers import SlotNo, WorkerNo
 
 # A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.
@@ -111,9 +111,11 @@ class Arena:
         self._books.move(slot, Event.RETURN)
         self._trim(slot)
 
-    def learn(self, worker: WorkerNo, number: int, definition: bytes) -> None:
-        """The worker will call this form by its number from now on."""
-        self._forms[worker, number] = Form(definition)
+    def form_of(self, worker: WorkerNo, number: int, definition: bytes) -> Form | None:
+        """The form that the worker calls by this number, which it defines when it first does; None: it has none."""
+        if definition:
+            self._forms[worker, number] = Form(definition)
+        return self._forms[worker, number] if number else None
 
     def fill(self, slot: SlotNo, worker: WorkerNo) -> None:
         """The worker has put a whole batch into this slot."""
@@ -140,34 +142,35 @@ class Arena:
         self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
         return slot
 
-    def open(self, slot: SlotNo, parcel: Parcel, worker: WorkerNo, find: Callable[[Any], Any]) -> Any:
+    def open(self, slot: SlotNo, parcel: Parcel, form: Form | None, find: Callable[[Any], Any]) -> Any:
         """The batch in a filled slot; afterwards the slot is lent, or free again."""
         segment = self._segments[slot]
         try:
-            form = self._forms[worker, parcel.form] if parcel.form else None
             return read_batch(segment, parcel, form, lend=lambda: self._lend(slot, segment), find=find)
         finally:
             if self._books.state(slot) is State.FILLED:
                 self.discard(slot)
-
-    def open_letter(self, body: bytearray, parcel: Parcel, worker: WorkerNo, find: Callable[[Any], Any]) -> Any:
-        """The batch that came in a message."""
-        return read_letter(body, parcel, self._forms[worker, parcel.form] if parcel.form else None, find=find)
 
     def discard(self, slot: SlotNo) -> None:
         """Nobody wants what is in this slot (any more)."""
         self._books.move(slot, Event.DISCARD)
         self._trim(slot)
 
-    def lose_writer(self, worker: WorkerNo, slot: SlotNo) -> None:
+    def lose_writer(self, slot: SlotNo) -> None:
         """The worker that this slot is leased to is lost, but perhaps not dead."""
         self._books.move(slot, Event.LOSE_WRITER)
-        self._books.forget_worker(worker)
-        self._letters.pop(worker, None)
 
     def confirm_death(self, slot: SlotNo) -> None:
         """The lost worker is dead: it will not write any more."""
         self._books.move(slot, Event.CONFIRM_DEATH)
+        self._trim(slot)
+
+    def forget_worker(self, worker: WorkerNo) -> None:
+        """A worker is gone; the next of its number knows nothing of slots and forms."""
+        self._books.forget_worker(worker)
+        self._letters.pop(worker, None)
+        for key in [key for key in self._forms if key[0] == worker]:
+            del self._forms[key]
 
     def close(self) -> None:
         """Let go of everything; memory that the user's tensors point into lives as long as they do."""

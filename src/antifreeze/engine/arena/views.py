@@ -38,7 +38,7 @@ def read_batch(segment: Segment, parcel: Parcel, form: Form | None, *, lend: Len
     return form.within(view, lend() if form.has_large else None, values)
 
 
-def read_letter(body: bytearray, parcel: Parcel, form: Form | None, *, find: Find) -> Any:
+def read_letter(body: bytearray, parcel: Parcel, form: Form | None, find: Find) -> Any:
     """The batch that came in a message: its memory is the user's from now on."""
     if form is not None:
         return form.over(body, pickle.loads(memoryview(body)[parcel.offset :]) if parcel.structure_bytes else [])

@@ -42,15 +42,17 @@ class StemHandle:
         self.control = control
         self.find = find
         """The trainer's object behind a reference in a result."""
+        self.is_gone = False
+        """Whether its end has been noticed."""
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False
         _handles.add(self)
 
-    def fork_worker(self, worker: WorkerNo, channel: socket.socket) -> None:
+    def fork_worker(self, worker: WorkerNo, channel: socket.socket, board: int) -> None:
         """Ask for a worker at the other end of this channel; `Born` comes back over the control channel."""
         with contextlib.suppress(ChannelClosed):  # its end is noticed by its pidfd, like every end
-            self.control.send(Fork(worker), [channel.fileno(), self._lifeline[0]])
+            self.control.send(Fork(worker), [channel.fileno(), self._lifeline[0], board])
 
     def kill_worker(self, pid: int, pidfd: int) -> None:
         """Kill a worker and all that it started."""

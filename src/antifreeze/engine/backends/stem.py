@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
 from antifreeze import machine
+from antifreeze.engine.arena.board import Board
 from antifreeze.engine.backends import process
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
@@ -73,27 +74,27 @@ class Stem:
         if received is None:
             return True
         match received:
-            case (Fork(worker), [channel, lifeline]):
-                self._fork(worker, channel, lifeline)
+            case (Fork(worker), [channel, lifeline, board]):
+                self._fork(worker, channel, lifeline, board)
             case (Kill(pid), _) if any(child.pid == pid for child in self._children.values()):
                 process.kill_group(pid)
             case (Leave(), _):
                 return False
         return True
 
-    def _fork(self, worker: WorkerNo, channel: int, lifeline: int) -> None:
+    def _fork(self, worker: WorkerNo, channel: int, lifeline: int, board: int) -> None:
         pid = process.fork()
         if pid == 0:
-            self._become_worker(worker, channel, lifeline)
-        os.close(channel)
-        os.close(lifeline)
+            self._become_worker(worker, channel, lifeline, board)
+        for fd in (channel, lifeline, board):
+            os.close(fd)
         _lead_group(pid)
         pidfd = process.open_pidfd(pid)
         self._children[pidfd] = _Child(worker, pid, pidfd)
         self._poll.register(pidfd, select.POLLIN)
         self._control.send_all(Born(worker, pid), [pidfd])
 
-    def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int) -> NoReturn:
+    def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int, board: int) -> NoReturn:
         code = 1
         try:
             _lead_group(0)
@@ -107,7 +108,7 @@ class Stem:
             os.close(lifeline)
             process.die_with(own_lifeline)
             machine.give_own_offsets()
-            body = _WorkerProcess(channel, self._recipe, worker, parent_pid=self._trainer_pid)
+            body = _WorkerProcess(channel, board, self._recipe, worker, parent_pid=self._trainer_pid)
             code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
         finally:
             os._exit(code)
@@ -128,17 +129,18 @@ class _WorkerProcess(BaseProcess):
 
     _start_method = None  # the default stays the trainer's
 
-    def __init__(self, channel: int, recipe: Recipe, worker: WorkerNo, *, parent_pid: int) -> None:
+    def __init__(self, channel: int, board: int, recipe: Recipe, worker: WorkerNo, *, parent_pid: int) -> None:
         super().__init__(name=f"antifreeze worker {worker}", daemon=False)
         self._parent_pid = parent_pid
         self._channel = channel
+        self._board = Board.over(board)
         self._recipe = recipe
         self._worker = worker
 
     def run(self) -> None:
         """The worker's loop."""
         with contextlib.closing(Channel(socket.socket(fileno=self._channel), blocking=True)) as channel:
-            run_worker(channel, self._recipe, self._worker)
+            run_worker(channel, self._board, self._recipe, self._worker)
 
 
 def quieten() -> None:

@@ -12,9 +12,11 @@ import select
 import signal
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from antifreeze.engine.arena.board import Board
+from antifreeze.engine.arena.board import create as create_board
 from antifreeze.engine.backends import process
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.numbers import WorkerNo
@@ -64,11 +66,13 @@ class Worker:
 
     daemon = True  # what torch's workers say; ours may have children all the same
 
-    def __init__(self, number: WorkerNo, channel: Channel, pool: Pool) -> None:
+    def __init__(self, number: WorkerNo, channel: Channel, board: Board, pool: Pool, stem: StemHandle) -> None:
         self.number = number
         self.name = f"antifreeze worker {number}"
         self.channel = channel
         self.life = Life.ASKED_FOR
+        self.stem = stem
+        self.board = board
         self.exitcode: int | None = None
         self.pidfd: int | None = None
         self._known_pid: int | None = None
@@ -109,6 +113,14 @@ class Worker:
         """End the process."""
         self._signal(signal.SIGKILL)
 
+    def close(self) -> None:
+        """Let go of all that we have of it."""
+        self.channel.close()
+        self.board.close()
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
     def _signal(self, number: signal.Signals) -> None:
         if self.pid is not None and self.pidfd is not None:
             process.kill(self.pidfd, number)
@@ -120,19 +132,20 @@ class Worker:
 class Pool:
     """All workers that hang on one stem."""
 
-    def __init__(self, stem: StemHandle, *, workers: int) -> None:
-        self.stem = stem
+    def __init__(self, grow: Callable[[], StemHandle], *, workers: int) -> None:
+        self._grow = grow
+        self.stem = grow()
+        self._past_stems: list[StemHandle] = []
+        """Gone, but the lifelines of their workers are still in our hands."""
         self.workers: list[Worker] = []
         self.is_waiting = False
         self.is_abandoned = False
         self._stopped = False
-        self._stem_has_ended = False
         self._happened: list[Happening] = []
         self._poll = select.poll()
         self._by_channel: dict[int, Worker] = {}
         self._by_pidfd: dict[int, Worker] = {}
-        self._poll.register(stem.control.fileno(), select.POLLIN)
-        self._poll.register(stem.pidfd, select.POLLIN)
+        self._listen_for(self.stem)
         try:
             for number in range(workers):
                 self._ask_for(WorkerNo(number))
@@ -175,12 +188,31 @@ class Pool:
         happened, self._happened = self._happened, []
         return happened
 
+    def put_back(self, happened: Sequence[Happening]) -> None:
+        """These have not been dealt with: they are what happens next."""
+        self._happened[:0] = happened
+
     def await_birth(self, worker: Worker, *, deadline: float) -> None:
         """Take in what happens until this worker has been born; all of it is kept for the next wait."""
         while worker.known_pid is None and worker.life is Life.ASKED_FOR and time.monotonic() < deadline:
             if self._stopped:
                 return
             self._take_in(self._poll.poll(process.SLICE_S * 1000))
+
+    def replace(self, number: WorkerNo) -> None:
+        """Another worker in the place of one that is lost; from another stem, if theirs is gone."""
+        lost = self.workers[number]
+        if lost.life is not Life.LOST:
+            raise InternalError(f"{lost!r} is not lost")
+        if lost.channel.fileno() in self._by_channel:
+            self._poll.unregister(lost.channel.fileno())
+            del self._by_channel[lost.channel.fileno()]
+        lost.close()
+        if self.stem.is_gone:
+            self._past_stems.append(self.stem)
+            self.stem = self._grow()
+            self._listen_for(self.stem)
+        self._ask_for(number)
 
     def stop(self) -> None:
         """End all workers and the stem: by asking, then, when time is up for all of them together, by force.
@@ -201,7 +233,8 @@ class Pool:
             # A stem that has brought up nobody yet is still importing, and hears nothing.
             grace_s = VERDICT_DEADLINE_S / 2 if any(worker.known_pid for worker in self.workers) else 0.0
             self._await_ends(time.monotonic() + grace_s)
-            self.stem.stop(deadline=time.monotonic() + grace_s)
+            for stem in (*self._past_stems, self.stem):
+                stem.stop(deadline=time.monotonic() + grace_s)
             self._close()
 
     def abandon(self) -> None:
@@ -210,13 +243,25 @@ class Pool:
         self._close()
 
     def _ask_for(self, number: WorkerNo) -> None:
-        ours, theirs = pair()
-        worker = Worker(number, Channel(ours, blocking=False), self)
-        self.workers.append(worker)
+        board = create_board()
+        try:
+            ours, theirs = pair()
+        except BaseException:
+            board.close()
+            raise
+        worker = Worker(number, Channel(ours, blocking=False), board, self, self.stem)
+        if number < len(self.workers):
+            self.workers[number] = worker
+        else:
+            self.workers.append(worker)
         self._by_channel[ours.fileno()] = worker
         self._poll.register(ours.fileno(), select.POLLIN)
         with theirs:
-            self.stem.fork_worker(number, theirs)
+            self.stem.fork_worker(number, theirs, board.segment.fd)
+
+    def _listen_for(self, stem: StemHandle) -> None:
+        self._poll.register(stem.control.fileno(), select.POLLIN)
+        self._poll.register(stem.pidfd, select.POLLIN)
 
     def _take_in(self, ready: list[tuple[int, int]]) -> None:
         """What has become readable, into what has happened."""
@@ -265,7 +310,7 @@ class Pool:
     def _await_verdict(self, worker: Worker) -> None:
         """The stem says how a worker ended, right after it has."""
         deadline = time.monotonic() + VERDICT_DEADLINE_S
-        while worker.exitcode is None and not self._stem_has_ended and time.monotonic() < deadline:
+        while worker.exitcode is None and not worker.stem.is_gone and time.monotonic() < deadline:
             _wait_readable(self.stem.control.fileno(), timeout_s=VERDICT_DEADLINE_S / 10)
             self._listen_to_stem()
 
@@ -275,13 +320,14 @@ class Pool:
             match message:
                 case Born(number, pid):
                     self._note_birth(self.workers[number], pid, descriptors[0])
-                case Exited(number, _, exitcode):
-                    self.workers[number].exitcode = exitcode
+                case Exited(number, pid, exitcode):
+                    if self.workers[number].known_pid == pid:  # else it has been replaced since
+                        self.workers[number].exitcode = exitcode
                 case Settled() | Unfit():
                     self._happened.append(StemSaid(message))
                 case _:
                     raise InternalError(f"a stem cannot say {message!r}")
-        if not self._stem_has_ended and self.stem.has_ended():
+        if not self.stem.is_gone and self.stem.has_ended():
             self._note_stem_end()
 
     def _note_birth(self, worker: Worker, pid: int, pidfd: int) -> None:
@@ -293,7 +339,7 @@ class Pool:
 
     def _note_stem_end(self) -> None:
         """Workers that live go on without it; those that were not born yet never will be."""
-        self._stem_has_ended = True
+        self.stem.is_gone = True
         for fd in (self.stem.control.fileno(), self.stem.pidfd):
             self._poll.unregister(fd)
         for worker in self.workers:
@@ -304,37 +350,42 @@ class Pool:
     def _kill(self, worker: Worker) -> None:
         if worker.pidfd is None or worker.known_pid is None or process.has_ended(worker.pidfd):
             return
-        if self._stem_has_ended:
+        if worker.stem.is_gone:
             process.kill_group(worker.known_pid)  # it has not ended, so the number is still its own
-        self.stem.kill_worker(worker.known_pid, worker.pidfd)
+        worker.stem.kill_worker(worker.known_pid, worker.pidfd)
 
     def _await_ends(self, deadline: float) -> None:
         """Take in what happens until all workers have ended, or until the deadline; nobody wants to hear it any more."""
         while time.monotonic() < deadline and not all(self._is_over(worker) for worker in self.workers):
             self._take_in(self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
-            for happening in self._happened:
-                if isinstance(happening, Heard):
-                    for fd in happening.descriptors:
-                        os.close(fd)
+            _close_descriptors(self._happened)
             self._happened.clear()
 
     def _is_over(self, worker: Worker) -> bool:
         if worker.life in (Life.LOST, Life.GONE):
             return True
-        return worker.known_pid is None and self._stem_has_ended
+        return worker.known_pid is None and worker.stem.is_gone
 
     def _close(self) -> None:
         self._stopped = True
+        _close_descriptors(self._happened)
+        self._happened.clear()
         for worker in self.workers:
-            worker.channel.close()
-            if worker.pidfd is not None:
-                os.close(worker.pidfd)
-                worker.pidfd = None
-        self.stem.close()
+            worker.close()
+        for stem in (*self._past_stems, self.stem):
+            stem.close()
         _pools.discard(self)
 
     def __repr__(self) -> str:
         return f"<Pool {self.stem!r} {self.workers!r}>"
+
+
+def _close_descriptors(happened: Sequence[Happening]) -> None:
+    """Nobody wants to hear these any more."""
+    for happening in happened:
+        if isinstance(happening, Heard):
+            for fd in happening.descriptors:
+                os.close(fd)
 
 
 def _wait_readable(fd: int, *, timeout_s: float) -> None:

@@ -30,6 +30,14 @@ class Work(NamedTuple):
     """Size of the slot; its descriptor comes with the message when the worker has not got the slot's memory yet."""
     forget: tuple[SlotNo, ...]
     """Slots that are gone: the worker lets go of their memory."""
+    is_replay: bool = False
+    """Make it and throw it away: it has been delivered, but generators have to move on as they did then."""
+
+
+class Resume(NamedTuple):
+    """To a worker that takes over from another: its generators as they were."""
+
+    state: bytes
 
 
 class Leave(NamedTuple):
@@ -58,7 +66,7 @@ class Failed(NamedTuple):
 
 
 class Fork(NamedTuple):
-    """To a stem: bring up this worker; its channel and its lifeline come with the message."""
+    """To a stem: bring up this worker; its channel, its lifeline and its board come with the message."""
 
     worker: WorkerNo
 
@@ -106,10 +114,11 @@ class Unfit(NamedTuple):
     error: bytes
 
 
-Message = Work | Leave | Filled | Failed | Fork | Kill | Born | Exited | Grow | Grown | Settled | Unfit
+Message = Work | Resume | Leave | Filled | Failed | Fork | Kill | Born | Exited | Grow | Grown | Settled | Unfit
 
 _KINDS: tuple[type[Message], ...] = (
     Work,
+    Resume,
     Leave,
     Filled,
     Failed,
@@ -154,7 +163,7 @@ def _encode_work(work: Work) -> bytes:
     index = work.index
     if not (type(index) is list and _INTS.issuperset(map(type, index))):
         index = _dump_index(index)  # bytes, which an index that goes as it is never is
-    return pickle.dumps((_NUMBERS[Work], work.ticket, index, work.slot, work.slot_bytes, work.forget), 5)
+    return pickle.dumps((_NUMBERS[Work], work.ticket, index, *work[2:]), 5)
 
 
 def _encode_filled(filled: Filled) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import default_collate
 
+from antifreeze.engine.arena.board import Step
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.recipe import Recipe
 
@@ -14,7 +15,8 @@ from antifreeze.engine.worker.recipe import Recipe
 class Fetcher:
     """Makes the batch that belongs to an index."""
 
-    def __init__(self, recipe: Recipe, room: collate.Room) -> None:
+    def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview) -> None:
+        self._pulse = pulse
         self._dataset = recipe.dataset
         self._batched = recipe.auto_collation
         self._has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
@@ -26,11 +28,8 @@ class Fetcher:
         """The batch; whatever user code raises passes through."""
         if not self._batched:
             return self._collate(self._dataset[index])
-        if self._has_getitems:
-            samples = self._dataset.__getitems__(index)
-        else:
-            dataset = self._dataset
-            samples = [dataset[i] for i in index]
+        samples = self._dataset.__getitems__(index) if self._has_getitems else self._fetch_each(index)
+        self._pulse[0] = Step.COLLATING
         if self._room is None:
             return self._collate(samples)
         try:
@@ -39,6 +38,14 @@ class Fetcher:
         except Exception as error:
             _note_missing_samples(error, index, samples)
             raise
+
+    def _fetch_each(self, index: Any) -> list[Any]:
+        dataset, pulse = self._dataset, self._pulse
+        samples = []
+        for position, i in enumerate(index, 1):
+            pulse[2] = position
+            samples.append(dataset[i])
+        return samples
 
 
 def _note_missing_samples(error: Exception, index: Any, samples: Any) -> None:

@@ -1,0 +1,1 @@
+"""Judging workers: pure decisions on evidence that others have gathered."""

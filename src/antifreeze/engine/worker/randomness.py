@@ -1,0 +1,158 @@
+"""The generators that decide what a dataset draws: their state as bytes, and back.
+
+Those of torch, `random` and numpy, and the generator objects that the dataset and the collate function hold. With their
+state as it was before a ticket, another worker makes the same batch again, to the last bit.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import random
+import types
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data._utils import HAS_NUMPY
+
+from antifreeze.engine.worker.recipe import Recipe
+
+# Objects looked at in search of generators: enough for nested wrappers and transforms, too few to be felt at a start.
+MOST_OBJECTS = 5000
+# Of a sequence or a dict: a longer one is data rather than a place where generators are kept.
+MOST_ITEMS = 64
+# A search through this many objects or fewer is so short that it is made again for every snapshot.
+FEW_OBJECTS = 300
+
+_HELD: tuple[type, ...] = (torch.Generator, random.Random)
+if HAS_NUMPY:
+    import numpy as np
+
+    _HELD += (np.random.Generator, np.random.RandomState)
+
+Path = tuple[tuple[str, Any], ...]
+"""How to get from the recipe to an object: ("attribute", name) or ("item", key), one after the other."""
+
+
+class Randomness:
+    """All generators that a worker's samples depend on."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._held: dict[Path, Any] = {}
+        self._is_quick = True
+        self._search()
+
+    def state(self) -> bytes:
+        """The state of all of them."""
+        if self._is_quick:
+            self._search()  # a generator may be made at first use
+        numpy_state = np.random.get_state() if HAS_NUMPY else None
+        return pickle.dumps((_torch_state(), random.getstate(), numpy_state, self._held), 5)
+
+    def restore(self, state: bytes) -> None:
+        """Make them all as they were; one that is not there yet is put in its place."""
+        torch_state, random_state, numpy_state, held = pickle.loads(state)
+        torch.set_rng_state(torch.frombuffer(torch_state, dtype=torch.uint8))
+        random.setstate(random_state)
+        if HAS_NUMPY:
+            np.random.set_state(numpy_state)
+        for path, generator in held.items():
+            _put(self._recipe, path, generator)
+        self._search()
+
+    def _search(self) -> None:
+        self._held = {}
+        seen: set[int] = set()
+        for path, thing in _walk(self._recipe, seen):
+            if isinstance(thing, _HELD) and thing is not random._inst:
+                self._held[path] = thing
+        self._is_quick = len(seen) <= FEW_OBJECTS
+
+
+def _torch_state() -> bytearray:
+    state = torch.get_rng_state()
+    raw = bytearray(state.numel())
+    torch.frombuffer(raw, dtype=torch.uint8).copy_(state)
+    return raw
+
+
+def _walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
+    """The objects that a recipe holds, breadth first, each with the shortest way to it."""
+    roots = ("dataset", "collate_fn")
+    waiting: deque[tuple[Path, Any]] = deque(((("attribute", name),), getattr(recipe, name)) for name in roots)
+    while waiting and len(seen) < MOST_OBJECTS:
+        path, thing = waiting.popleft()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        yield path, thing
+        for step, part in _parts(thing):
+            if not isinstance(part, _LEAVES):
+                waiting.append(((*path, step), part))
+
+
+_LEAVES = (str, bytes, int, float, complex, type(None), torch.Tensor, type, types.ModuleType)
+
+
+def _parts(thing: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
+    if isinstance(thing, _HELD):
+        return
+    if isinstance(thing, dict):
+        if len(thing) <= MOST_ITEMS:
+            yield from ((("item", key), part) for key, part in thing.items())
+    elif isinstance(thing, list | tuple):
+        if len(thing) <= MOST_ITEMS:
+            yield from ((("item", number), part) for number, part in enumerate(thing))
+    elif isinstance(thing, functools.partial):
+        yield from ((("attribute", name), getattr(thing, name)) for name in ("func", "args", "keywords"))
+    elif isinstance(thing, types.MethodType | types.BuiltinMethodType):
+        yield ("attribute", "__self__"), thing.__self__
+    elif isinstance(thing, types.FunctionType):
+        for number, cell in enumerate(thing.__closure__ or ()):
+            try:
+                yield ("cell", number), cell.cell_contents
+            except ValueError:  # an empty cell
+                continue
+    else:
+        yield from ((("attribute", name), part) for name, part in list(getattr(thing, "__dict__", {}).items()))
+
+
+def _put(recipe: Recipe, path: Path, generator: Any) -> None:
+    """Give the generator at the end of this path the state of another, or put that one in its place."""
+    holder: Any = recipe
+    for step in path[:-1]:
+        holder = _follow(holder, step)
+    kind, key = path[-1]
+    try:
+        existing = _follow(holder, (kind, key))
+    except (AttributeError, LookupError, ValueError):
+        existing = None
+    if type(existing) is type(generator):
+        _copy_state(generator, existing)
+    elif kind == "attribute":
+        setattr(holder, key, generator)
+    elif kind == "item":
+        holder[key] = generator
+    else:
+        holder.__closure__[key].cell_contents = generator
+
+
+def _follow(thing: Any, step: tuple[str, Any]) -> Any:
+    kind, key = step
+    if kind == "attribute":
+        return getattr(thing, key)
+    return thing[key] if kind == "item" else thing.__closure__[key].cell_contents
+
+
+def _copy_state(source: Any, target: Any) -> None:
+    if isinstance(source, torch.Generator):
+        target.set_state(source.get_state())
+    elif isinstance(source, random.Random):
+        target.setstate(source.getstate())
+    elif isinstance(source, np.random.Generator):
+        target.bit_generator.state = source.bit_generator.state
+    else:
+        target.set_state(source.get_state())

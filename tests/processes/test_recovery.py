@@ -1,0 +1,249 @@
+"""Workers, stems and the base die; the user's loop sees every batch once, in order, bit for bit what a calm torch gives."""
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from antifreeze.engine.backends import clean
+from antifreeze.errors import WorkerLost
+from drop_in.harness import TORCH, Way, seed_all, tidy_up, torch_may_fork
+from processes import datasets
+from processes.datasets import Numbers
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+
+class Augmented(Dataset[Any]):
+    """Draws from every kind of generator, for every sample; one of them is made at first use."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.own = np.random.default_rng(7)
+        self.torchs = torch.Generator().manual_seed(3)
+        self.lazy: random.Random | None = None
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        if self.lazy is None:
+            self.lazy = random.Random(5)
+        return {
+            "index": index,
+            "torch": torch.rand(4),
+            "random": random.random(),
+            "numpy": np.random.rand(),
+            "own": self.own.random(),
+            "torchs": torch.rand(2, generator=self.torchs),
+            "lazy": self.lazy.random(),
+            "large": torch.full((2000,), float(index)),
+        }
+
+
+def jitter(samples: list[Any]) -> Any:
+    """A collate function that draws, too."""
+    batch = torch.utils.data.default_collate(samples)
+    return {**batch, "jitter": torch.rand(2) + random.random()}
+
+
+def batches_of(loader: Any, *, epochs: int = 1, between: Callable[[Any], None] = lambda _: None) -> list[Any]:
+    seen = []
+    for _ in range(epochs):
+        iterator = iter(loader)
+        for batch in iterator:
+            seen.append({name: part.clone() for name, part in batch.items()})
+            between(iterator)
+    return seen
+
+
+def assert_same(ours: list[Any], expected: list[Any]) -> None:
+    assert len(ours) == len(expected)
+    for number, (one, other) in enumerate(zip(ours, expected, strict=True)):
+        assert one.keys() == other.keys()
+        assert [name for name in one if not one[name].equal(other[name])] == [], f"batch {number}"
+
+
+OPTIONS: dict[str, Any] = {"batch_size": 4, "num_workers": 3, "shuffle": True, "collate_fn": jitter}
+
+
+def calm(context: str | None, **options: Any) -> list[Any]:
+    seed_all()
+    try:
+        with torch_may_fork():
+            loader = TORCH.make(Augmented(600), **{**OPTIONS, "multiprocessing_context": context, **options})
+            return batches_of(loader, epochs=2)
+    finally:
+        tidy_up()
+
+
+class Killer:
+    """Kills a random worker now and then, and counts."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._random = random.Random(11)  # not the program's own, which the loader's results depend on
+        self.kills = 0
+
+    def __call__(self, iterator: Any) -> None:
+        if self._random.random() < self._share:
+            victim = self._random.choice(iterator._workers)
+            number = self._random.choice([signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+            with contextlib.suppress(ProcessLookupError):  # dead already, and not noticed yet: that was no kill
+                os.kill(victim.pid, number)
+                self.kills += 1
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["new workers every epoch", "workers kept"])
+def test_under_a_hundred_kills_batches_are_bit_for_bit_those_of_a_calm_torch(way: Way, keep: bool) -> None:
+    expected = calm("fork", persistent_workers=keep)
+    killer = Killer(0.5)
+    seed_all()
+    ours = batches_of(way.make(Augmented(600), **OPTIONS, persistent_workers=keep), epochs=2, between=killer)
+    assert_same(ours, expected)
+    assert killer.kills > 100
+
+
+class Once(Numbers):
+    """Ends its worker at one sample, but only the first time."""
+
+    def __init__(self, length: int, *, note: Path, death: Callable[[], None]) -> None:
+        super().__init__(length)
+        self.note = note
+        self.death = death
+
+    def __getitem__(self, index: int) -> int:
+        if index == 7 and not self.note.exists():
+            self.note.touch()
+            self.death()
+        return index
+
+
+DEATHS = [
+    datasets.exit_0,
+    datasets.exit_3,
+    datasets.sys_exit_4,
+    datasets.be_killed,
+    datasets.segfault,
+    datasets.abort,
+]
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.__name__)
+def test_a_death_at_a_sample_that_does_not_recur_costs_nothing(
+    way: Way, tmp_path: Path, death: Callable[[], None]
+) -> None:
+    loader = way.make(Once(16, note=tmp_path / "note", death=death), batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[k, k + 1] for k in range(0, 16, 2)]
+    assert (tmp_path / "note").exists()
+
+
+def test_all_workers_at_once(way: Way) -> None:
+    iterator = iter(way.make(Numbers(400), batch_size=2, num_workers=3))
+    seen = [next(iterator).tolist() for _ in range(5)]
+    for worker in list(iterator._workers):
+        os.kill(worker.pid, signal.SIGKILL)
+    seen += [batch.tolist() for batch in iterator]
+    assert seen == [[k, k + 1] for k in range(0, 400, 2)]
+
+
+def test_workers_that_are_killed_while_they_start(way: Way) -> None:
+    iterator = iter(way.make(Numbers(40), batch_size=2))
+    for worker in list(iterator._workers):
+        os.kill(worker.pid, signal.SIGKILL)  # asking for the pid waits for its birth, and for no more
+    assert [batch.tolist() for batch in iterator] == [[k, k + 1] for k in range(0, 40, 2)]
+
+
+@pytest.mark.parametrize("with_workers", [False, True], ids=["alone", "with its workers"])
+def test_the_stem_is_killed(way: Way, with_workers: bool) -> None:
+    iterator = iter(way.make(Numbers(400), batch_size=2))
+    seen = [next(iterator).tolist()]
+    victims = [iterator._epoch._pool.stem.pid]
+    if with_workers:
+        victims += [worker.pid for worker in iterator._workers]
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
+    seen += [next(iterator).tolist() for _ in range(9)]
+    os.kill(iterator._workers[0].pid, signal.SIGKILL)  # whose stem, if it was left alone, is gone
+    seen += [batch.tolist() for batch in iterator]
+    assert seen == [[k, k + 1] for k in range(0, 400, 2)]
+
+
+def test_the_clean_base_is_killed_with_stem_and_workers() -> None:
+    loader = our_clean_loader()
+    iterator = iter(loader)
+    seen = [next(iterator).tolist()]
+    base = clean.base_pid()
+    assert base is not None
+    for pid in (base, iterator._epoch._pool.stem.pid, *(worker.pid for worker in iterator._workers)):
+        os.kill(pid, signal.SIGKILL)
+    seen += [batch.tolist() for batch in iterator]
+    assert seen == [[k, k + 1] for k in range(0, 60, 2)]
+    assert clean.base_pid() != base
+
+
+def our_clean_loader() -> Any:
+    from drop_in.harness import our_way
+
+    return our_way("clean").make(Numbers(60), batch_size=2)
+
+
+class Poison(Numbers):
+    def __getitem__(self, index: int) -> int:
+        if index == 5:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return index
+
+
+def test_a_sample_that_kills_every_time_is_named_after_two_attempts(way: Way) -> None:
+    iterator = iter(way.make(Poison(40), batch_size=4))
+    with pytest.raises(WorkerLost) as caught:
+        list(iterator)
+    error = caught.value
+    assert error.batch == 1 and error.exitcode == -signal.SIGSEGV
+    assert "batch 1, sample 5" in str(error)
+    assert "2 workers have ended there" in str(error)
+
+
+class ManyPoisons(Numbers):
+    def __getitem__(self, index: int) -> int:
+        os._exit(9)
+
+
+def test_a_dataset_that_ends_every_worker_ends_in_an_error(way: Way) -> None:
+    start = time.monotonic()
+    with pytest.raises(WorkerLost, match="exit code 9"):
+        list(way.make(ManyPoisons(4000), batch_size=4, num_workers=3))
+    assert time.monotonic() - start < 20
+
+
+@pytest.fixture(autouse=True)
+def no_leftovers_of_torch() -> Iterator[None]:
+    yield
+    tidy_up()
+
+
+def test_a_replacement_is_at_work_within_a_tenth_of_a_second() -> None:
+    from drop_in.harness import our_way
+
+    iterator = iter(our_way("grown").make(Numbers(100_000), batch_size=1))
+    for _ in range(10):
+        next(iterator)
+    took = []
+    for _ in range(11):
+        victim = iterator._workers[0].pid
+        os.kill(victim, signal.SIGKILL)
+        start = time.monotonic()
+        while iterator._workers[0].known_pid in (victim, None) or iterator._workers[0].board.latest_ticket() is None:
+            next(iterator)
+        took.append(time.monotonic() - start)
+    assert sorted(took)[5] < 0.1
