@@ -2,19 +2,21 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from drop_in.harness import Way, our_class, our_way
-from leftovers import base_process
+from leftovers import base_process, status, wait_until
 from processes import datasets
-from processes.datasets import Numbers, Watching
+from processes.datasets import Numbers, Pictures, Stuck, Watching, assert_ended
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 
@@ -143,6 +145,41 @@ def test_a_clean_base_that_died_is_replaced() -> None:
     assert [int(batch) for batch in our_way("clean").make(Numbers(4))] == [0, 1, 2, 3]
     (second,), _ = base_process()
     assert second != first
+
+
+def test_workers_go_on_without_their_stem_and_end_with_their_iterator(way: Way, tmp_path: Path) -> None:
+    batches = iter(way.make(Pictures(60), batch_size=2))
+    workers = batches._workers
+    seen = [next(batches)[1].tolist()]
+    kill_stem_of(workers)
+    seen += [labels.tolist() for _, labels in batches]
+    assert seen == [[number, number + 1] for number in range(0, 60, 2)]
+    assert [worker.is_alive() for worker in workers] == [False, False]
+
+    dataset = Stuck(tmp_path, datasets.wait_for_a_child, first=1)
+    batches = iter(way.make(dataset))
+    processes = dataset.wait_stuck(2)
+    kill_stem_of(batches._workers)
+    assert all(worker.is_alive() for worker in batches._workers)
+    del batches
+    assert_ended(processes, within_s=0.5)
+
+
+def test_a_worker_that_dies_after_its_stem_is_replaced_from_another(way: Way) -> None:
+    batches = iter(way.make(Numbers(1000), batch_size=2))
+    seen = [next(batches).tolist()]
+    kill_stem_of(batches._workers)
+    batches._workers[1].kill()
+    seen += [batch.tolist() for batch in batches]
+    assert seen == [[k, k + 1] for k in range(0, 1000, 2)]
+
+
+def kill_stem_of(workers: list[Any]) -> None:
+    """The stem is the parent of its workers; wait until they have another."""
+    (stem,) = {status(worker.pid)[1] for worker in workers}
+    assert stem != os.getpid()
+    os.kill(stem, signal.SIGKILL)
+    assert wait_until(lambda: all(status(worker.pid)[1] != stem for worker in workers), 5)
 
 
 def test_a_clean_worker_has_no_thread_but_its_own_and_nothing_of_the_trainers() -> None:

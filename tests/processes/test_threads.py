@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from drop_in.harness import Way
+from leftovers import wait_until
 from processes.datasets import Numbers, Pictures
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
@@ -121,6 +122,39 @@ def test_a_forked_child_that_drops_an_iterator_does_not_disturb_the_trainer(way:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert [labels.tolist()[0] for _, labels in batches[0]] == list(range(2, 40, 2))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_forked_child_that_goes_on_with_an_iterator_is_told_whose_it_is(way: Way, ahead: bool) -> None:
+    """Also when the trainer had the next batch already."""
+    batches = iter(way.make(FirstOneLast(12) if ahead else Pictures(12)))
+    next(batches)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(20)
+            next(batches)
+        except RuntimeError as error:
+            code = 0 if "belongs to the process that made it" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [int(labels) for _, labels in batches] == list(range(1, 12))
+
+
+class FirstOneLast(Pictures):
+    """Sample 0 comes when worker 1 is at its second: then its first has arrived, and waits for its turn."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.begun = torch.zeros(length, dtype=torch.bool).share_memory_()
+
+    def __getitem__(self, index: int) -> Any:
+        self.begun[index] = True
+        assert index > 0 or wait_until(lambda: bool(self.begun[3]), 20)
+        return super().__getitem__(index)
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")

@@ -285,9 +285,9 @@ class Epoch:
         """Have another worker do what this one has not done, from where its generators were; or give up, and say why."""
         board = self._pool.workers[lost.worker].board
         pulse = board.read_pulse()
-        verdict = self._recovery.judge(lost.worker, pulse)
         snapshot = board.latest() or self._snapshots.get(lost.worker)
         undone = [ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker]
+        verdict = self._recovery.judge(lost.worker, _suspected(pulse, undone))
         for ticket in undone:
             slot = self._leases.pop(ticket.number, None)
             if slot is not None:
@@ -357,6 +357,12 @@ def _what(lost: Lost) -> str:
         return f"DataLoader worker (pid {lost.pid}) is killed by signal: {name}."
     code = "an exit code that nobody could read" if lost.exitcode is None else f"exit code {lost.exitcode}"
     return f"DataLoader worker (pid(s) {lost.pid}) exited unexpectedly with {code}"
+
+
+def _suspected(pulse: Pulse, undone: Sequence[Ticket]) -> Pulse:
+    """What a worker was at, as far as it can be to blame: a ticket that has been done before is not."""
+    is_done = pulse.ticket is not None and all(ticket.number != pulse.ticket for ticket in undone)
+    return pulse._replace(step=Step.IDLE) if is_done and pulse.step is not Step.STARTING else pulse
 
 
 def _place(pulse: Pulse, undone: Sequence[Ticket]) -> str:

@@ -1,0 +1,119 @@
+"""Limits of the system: how many descriptors there are, how high their numbers get, how much an index may drag along."""
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from drop_in.harness import Way
+from leftovers import stop_base_process, wait_until
+from processes import datasets
+from processes.datasets import Dying, Numbers, Stuck, assert_ended
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+SELECT_LIMIT = 1024
+"""select() refuses descriptors from this number on."""
+
+
+@contextmanager
+def descriptor_limit(limit: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def high_descriptors() -> Iterator[None]:
+    """Every descriptor that is opened from here on has a number beyond select's."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 2 * SELECT_LIMIT:
+        pytest.skip("the limit on descriptors cannot be raised here")
+    stop_base_process()
+    with descriptor_limit(2 * SELECT_LIMIT):
+        opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(SELECT_LIMIT)]
+        yield
+        for fd in opened:
+            os.close(fd)
+        stop_base_process()
+
+
+@pytest.mark.usefixtures("high_descriptors")
+def test_a_trainer_may_have_more_than_a_thousand_descriptors(way: Way, tmp_path: Path) -> None:
+    """All there is to wait for: batches, a worker that dies, workers that have to be killed."""
+    batches = iter(way.make(Numbers(6), batch_size=2))
+    workers = batches._workers
+    assert all(worker.is_alive() for worker in workers)
+    assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5]]
+    for worker in workers:
+        worker.join(2)
+
+    with pytest.raises(RuntimeError, match="exit code 3"):
+        list(way.make(Dying(8, bad=2, note=tmp_path / "note", death=datasets.exit_3)))
+
+    dataset = Stuck(tmp_path, datasets.sleep)
+    batches = iter(way.make(dataset))
+    processes = dataset.wait_stuck(2)
+    batches._shutdown_workers()
+    assert_ended(processes, within_s=0.5)
+
+
+class FirstOneLast(Numbers):
+    """A batch has memory of its own; the first comes when nearly all that may be ahead of it is there."""
+
+    def __init__(self, length: int, *, ahead: int) -> None:
+        super().__init__(length)
+        self.ahead = ahead
+        self.made = torch.zeros(length, dtype=torch.bool).share_memory_()
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 0:
+            assert wait_until(lambda: int(self.made.sum()) >= self.ahead, 20)
+        self.made[index] = True
+        return torch.full((20_000,), float(index))
+
+
+def test_a_thousand_batches_ahead_fit_into_a_limit_of_1024_descriptors(way: Way) -> None:
+    dataset = FirstOneLast(2100, ahead=1390)
+    with descriptor_limit(1024):
+        for number, batch in enumerate(way.make(dataset, num_workers=3, prefetch_factor=1000)):
+            assert bool((batch == number).all())
+    assert number == 2099
+
+
+class StorageOfIndex(Numbers):
+    """Says how many bytes came with an index, beside the index."""
+
+    def __getitem__(self, index: torch.Tensor) -> Any:
+        return index.tolist(), index.untyped_storage().nbytes()
+
+
+class Parts:
+    """Indices that are views of one large tensor, as of a permutation of the whole dataset."""
+
+    def __init__(self, cut: Callable[[torch.Tensor, int], torch.Tensor]) -> None:
+        self.cut = cut
+        self.whole = torch.arange(500_000)
+
+    def __len__(self) -> int:
+        return 100
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return (self.cut(self.whole, number) for number in range(len(self)))
+
+
+def test_indices_that_are_views_of_a_large_tensor_come_without_it(way: Way) -> None:
+    options: dict[str, Any] = {"collate_fn": datasets.as_is}
+    scalars = way.make(StorageOfIndex(100), sampler=Parts(lambda whole, number: whole[number]), **options)
+    assert list(scalars) == [[(number, 8)] for number in range(100)]
+
+    parts = Parts(lambda whole, number: whole[2 * number : 2 * number + 2])
+    pairs = way.make(StorageOfIndex(100), sampler=parts, batch_size=None, **options)
+    assert list(pairs) == [([2 * number, 2 * number + 1], 16) for number in range(100)]
