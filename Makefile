@@ -52,7 +52,7 @@ bench: $(BENCH_READY)
 	$(BIN)/python benchmarks/run.py --json $(BENCH_JSON) $(BENCH)
 
 bench-page: $(BENCH_READY)
-	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/benchmark_page.py
 
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \

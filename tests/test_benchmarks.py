@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
-import page
+import benchmark_page as page
 import report
 from engines import AGAIN, ENGINES, INLINE, OURS, PEERS, TORCH
 from judge import interval, judge
@@ -221,7 +221,7 @@ def test_the_committed_charts_are_what_the_committed_figures_say() -> None:
     if pin not in (report.ROOT / "constraints.txt").read_text():
         pytest.skip(f"{pin} may draw otherwise than the one that charts are drawn with")
     # In a process of its own: matplotlib keeps fonts open.
-    command = [sys.executable, str(report.ROOT / "benchmarks" / "page.py"), "--check"]
+    command = [sys.executable, str(report.ROOT / "benchmarks" / "benchmark_page.py"), "--check"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
