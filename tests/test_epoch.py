@@ -175,11 +175,11 @@ class FakePool:
         outbox = self.workers[worker].outbox
         return Heard(worker, *outbox.popleft()) if outbox else None
 
-    def wait(self, *, deadline: float) -> list[Any]:
+    def wait(self, awaited: WorkerNo | None, *, deadline: float) -> list[Any]:
         events = list(self.other_events)
         self.other_events.clear()
         for number, worker in enumerate(self.workers):
-            while worker.outbox:
+            while worker.outbox and awaited in (None, number):
                 events.append(Heard(WorkerNo(number), *worker.outbox.popleft()))
         self.is_waiting = not events  # an interruption of the wait itself loses nothing
         if self.is_waiting:

@@ -23,6 +23,11 @@ def writer() -> SlotWriter:
     return SlotWriter(ResultPickler)
 
 
+def room(writer: SlotWriter, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor | None:
+    """Room for samples that make up a batch of this shape."""
+    return writer.room(shape[0], torch.empty(shape[1:], dtype=dtype))
+
+
 def slot_of(size: int) -> Desk:
     """A slot as a worker has it: mapped, and without a descriptor."""
     made = memory.create(size)
@@ -122,8 +127,8 @@ def test_without_a_slot_one_is_made_as_large_as_the_largest_so_far(writer: SlotW
 def test_a_tensor_that_was_collated_into_the_slot_is_not_copied(writer: SlotWriter) -> None:
     slot = slot_of(4 * CHUNK)
     writer.begin(slot)
-    first = writer.room((20, 100), torch.float32, 8000)
-    second = writer.room((3,), torch.int64, 24)
+    first = room(writer, (20, 100), torch.float32)
+    second = room(writer, (3,), torch.int64)
     assert first is not None and second is not None
     assert first.data_ptr() == slot.address
     assert second.data_ptr() == slot.address + 8000  # behind it, at a multiple of 64
@@ -141,26 +146,61 @@ def test_a_tensor_that_was_collated_into_the_slot_is_not_copied(writer: SlotWrit
 def test_room_that_is_not_there_is_refused(writer: SlotWriter) -> None:
     for desk in (None, slot_of(CHUNK)):
         writer.begin(desk)
-        assert writer.room((CHUNK + 1,), torch.uint8, CHUNK + 1) is None
-        assert writer.room((CHUNK,), torch.uint8, CHUNK) is not None
-        assert writer.room((1,), torch.uint8, 1) is None
+        assert room(writer, (CHUNK + 1,), torch.uint8) is None
+        assert room(writer, (CHUNK,), torch.uint8) is not None
+        assert room(writer, (1,), torch.uint8) is None
+
+
+def test_empty_samples_get_no_room(writer: SlotWriter) -> None:
+    writer.begin(slot_of(CHUNK))
+    assert room(writer, (2, 0, 3), torch.float32) is None
+
+
+def test_batches_that_ask_for_the_same_room_again_and_again_are_told_apart(writer: SlotWriter) -> None:
+    """The same tensors, in another order or another structure, or only some of them: each is read as it was written."""
+    slot, reader = slot_of(16 * CHUNK), Reader()
+    for turn in range(40):
+        writer.begin(slot)
+        one, two, three = (room(writer, (n, CHUNK // 16), torch.float32) for n in (2, 2, 3 + (turn // 9) % 2))
+        assert one is not None and two is not None and three is not None
+        one.fill_(turn), two.fill_(turn + 100), three.fill_(turn + 200)
+        batch: Any = [
+            {"a": one, "b": two, "c": three},
+            {"a": two, "b": one, "c": three},
+            [one, two, three],
+            {"a": one, "b": two},
+            {"a": one, "b": two, "c": three, "label": turn},
+            {"a": one, "b": one, "c": three},
+        ][turn % 11 % 6]
+        expected = (
+            str(batch),
+            [
+                tensor.clone()
+                for tensor in (batch.values() if isinstance(batch, dict) else batch)
+                if isinstance(tensor, torch.Tensor)
+            ],
+        )
+        got = reader.read(writer.write(batch), slot)
+        assert str(got) == expected[0]
+        tensors = [t for t in (got.values() if isinstance(got, dict) else got) if isinstance(t, torch.Tensor)]
+        assert all(torch.equal(a, b) for a, b in zip(tensors, expected[1], strict=True))
 
 
 def test_without_a_slot_room_for_a_large_batch_is_made_once_one_has_been_seen(writer: SlotWriter) -> None:
     writer.begin(None)
     first = writer.write(large(1, 2 * CHUNK)).made
     writer.begin(None)
-    room = writer.room((2 * CHUNK,), torch.uint8, 2 * CHUNK)
-    assert first is not None and room is not None
-    written = writer.write(room.fill_(6))
-    assert written.made is not None and written.made.address == room.data_ptr()
+    inside = room(writer, (2 * CHUNK,), torch.uint8)
+    assert first is not None and inside is not None
+    written = writer.write(inside.fill_(6))
+    assert written.made is not None and written.made.address == inside.data_ptr()
     assert read(written).equal(large(6, 2 * CHUNK))
     first.close_descriptor()
 
 
 def test_what_was_collated_into_a_slot_that_is_too_small_moves_along(writer: SlotWriter) -> None:
     writer.begin(slot_of(2 * CHUNK))
-    inside = writer.room((CHUNK,), torch.uint8, CHUNK)
+    inside = room(writer, (CHUNK,), torch.uint8)
     assert inside is not None
     inside.fill_(7)
     outside = large(8, 4 * CHUNK)
@@ -176,7 +216,7 @@ def test_room_of_the_batch_before_is_given_again(writer: SlotWriter) -> None:
     slot, reader = slot_of(CHUNK), Reader()
     for value in range(5):
         writer.begin(slot)
-        inside = writer.room((CHUNK // 2,), torch.uint8, CHUNK // 2)
+        inside = room(writer, (CHUNK // 2,), torch.uint8)
         assert inside is not None
         written = writer.write(inside.fill_(value))
         assert written.made is None
@@ -238,7 +278,7 @@ def test_another_place_is_another_form(writer: SlotWriter) -> None:
     reader, slot = Reader(), slot_of(CHUNK)
     for value in range(12):
         writer.begin(slot)
-        second = writer.room((CHUNK // 4,), torch.uint8, CHUNK // 4) if value % 3 else large(value, CHUNK // 4)
+        second = room(writer, (CHUNK // 4,), torch.uint8) if value % 3 else large(value, CHUNK // 4)
         assert second is not None
         written = writer.write([large(value, CHUNK // 4), second.fill_(value)])
         assert all(part.equal(large(value, CHUNK // 4)) for part in reader.read(written, slot))
@@ -258,7 +298,7 @@ def test_a_tensor_that_was_collated_and_dropped_is_not_taken_for_another(writer:
     reader = Reader()
     for value in range(600):
         writer.begin(None)
-        assert writer.room((value + 1,), torch.uint8, value + 1) is not None
+        assert room(writer, (value + 1,), torch.uint8) is not None
         assert reader.read(writer.write([large(1, 10), large(2, 10)]))[1].equal(large(2, 10))
 
 
@@ -266,7 +306,7 @@ def test_what_plain_pickle_cannot_do_goes_by_value(writer: SlotWriter) -> None:
     for number in range(2):  # the second time the other pickler comes first
         slot = slot_of(CHUNK)
         writer.begin(slot)
-        inside = writer.room((4000,), torch.int32, 16000)
+        inside = room(writer, (4000,), torch.int32)
         assert inside is not None
         function, tensor = read(writer.write([lambda x: x + number, inside.fill_(number)]), slot)  # noqa: B023
         assert function(1) == number + 1
@@ -298,7 +338,7 @@ def test_a_made_slot_that_turns_out_too_small_leaves_no_descriptor(writer: SlotW
     before = descriptors()
     for factor in (1, 2, 4, 8):
         writer.begin(None)
-        writer.room((CHUNK + 1,), torch.uint8, CHUNK + 1)
+        room(writer, (CHUNK + 1,), torch.uint8)
         close(writer.write(large(0, factor * CHUNK)).made)
     assert descriptors() == before
 
@@ -309,7 +349,7 @@ def test_a_made_slot_that_is_not_used_leaves_no_descriptor(writer: SlotWriter) -
     before = descriptors()
     for _ in range(3):
         writer.begin(None)
-        assert writer.room((2 * CHUNK,), torch.uint8, 2 * CHUNK) is not None  # and then the dataset raises
+        assert room(writer, (2 * CHUNK,), torch.uint8) is not None  # and then the dataset raises
     writer.begin(slot_of(CHUNK))
     assert descriptors() == before
 
@@ -320,7 +360,7 @@ def test_a_made_slot_of_a_batch_that_cannot_be_pickled_leaves_no_descriptor(writ
     before = descriptors()
     for _ in range(3):
         writer.begin(None)
-        assert writer.room((2 * CHUNK,), torch.uint8, 2 * CHUNK) is not None
+        assert room(writer, (2 * CHUNK,), torch.uint8) is not None
         with pytest.raises(TypeError):
             writer.write(Unpicklable())
     writer.begin(slot_of(CHUNK))

@@ -34,6 +34,8 @@ from antifreeze.observe.say import say_once
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
+# So many messages of one worker find room in its channel, whatever their size, while nobody listens.
+MOST_UNHEARD = 16
 # Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
 LOOK_EVERY = 16
 _OWN_FAULT = {
@@ -89,6 +91,7 @@ class Epoch:
         """Of workers that are gone: what the next of their number began with."""
         self._recovery = Recovery(workers=workers)
         self._window = window
+        self._can_wait_for_one = window <= MOST_UNHEARD * workers
         self._failure: Callable[[], Exception] | None = None
 
     @property
@@ -115,11 +118,13 @@ class Epoch:
             ticket = self._delivery.next_ticket()
             if ticket is None:
                 raise StopIteration
-            self._hear_from(ticket.worker)
+            self._hear_from(ticket)
         self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
         try:
             arrival = self._delivery.take()
             self._dispatch.done()
+            if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+                self._send_work()
             batch, error = self._open(arrival)
             self._send_work()
         except BaseException as interruption:
@@ -167,14 +172,16 @@ class Epoch:
         if number is not None:
             self._history.forget_before(worker, number)
 
-    def _hear_from(self, expected: WorkerNo) -> None:
+    def _hear_from(self, expected: Ticket) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
         try:
-            heard = self._pool.try_receive(expected)
+            heard = self._pool.try_receive(expected.worker)
             if heard is not None:
                 self._receive(heard)
                 return
-            happened = deque(self._pool.wait(deadline=time.monotonic() + SLICE_S))
+            # One that has not been sent waits for room, which any worker can make.
+            awaited = expected.worker if self._can_wait_for_one and expected.number in self._leases else None
+            happened = deque(self._pool.wait(awaited, deadline=time.monotonic() + SLICE_S))
             try:
                 while happened:
                     self._react_to(happened.popleft())

@@ -82,6 +82,11 @@ class Arena:
         """How much memory the slots may take together."""
         return self._budget_bytes
 
+    @property
+    def has_free(self) -> bool:
+        """Whether any slot is free."""
+        return self._books.has_free
+
     def lease(self, worker: WorkerNo) -> Lease:
         """A place for one batch of this worker."""
         if self._released:

@@ -90,6 +90,11 @@ class SlotBooks:
         """How many slots the user's tensors point into."""
         return self._lent
 
+    @property
+    def has_free(self) -> bool:
+        """Whether any slot is free."""
+        return bool(self._free)
+
     def state(self, slot: SlotNo) -> State:
         """The state of a slot; slots that are gone are forgotten."""
         entry = self._entries.get(slot)

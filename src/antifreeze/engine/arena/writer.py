@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import operator
 import pickle
 from typing import Any, NamedTuple
 
@@ -27,16 +28,43 @@ ENCLOSE_UP_TO = 3 << 10
 SLACK = 8
 # Kept by both sides for as long as the worker lives.
 MOST_FORMS = 256
-MOST_TENSORS = 256
 
 Copy = tuple[int, int, int]
 """What to copy where: offset, address, length."""
 
 
+class Grant(NamedTuple):
+    """Room that was given out in a desk, for so many samples of one kind."""
+
+    samples: int
+    dtype: torch.dtype
+    shape: torch.Size
+    """Of one sample."""
+    tensor: torch.Tensor
+    spec: Spec
+    end: int
+
+
+class Regular(NamedTuple):
+    """A batch that was collated into a desk as a whole, and has a form: the next one is most likely like it."""
+
+    skeleton: Any
+    tensors: list[torch.Tensor]
+    number: int
+
+    def is_like(self, sketch: Sketch) -> bool:
+        """Whether this batch has the same skeleton, and the very same tensors."""
+        return (
+            len(self.tensors) == len(sketch.tensors)
+            and all(map(operator.is_, self.tensors, sketch.tensors))
+            and self.skeleton == sketch.skeleton
+        )
+
+
 class Desk:
     """Memory that a worker lays out batches in: a slot, or memory of its own for small ones."""
 
-    __slots__ = ("_tensors", "address", "buffer", "segment", "size", "view")
+    __slots__ = ("address", "buffer", "grants", "last", "segment", "size", "view")
 
     def __init__(self, segment: Segment | None = None) -> None:
         self.segment = segment
@@ -44,19 +72,9 @@ class Desk:
         self.view = memoryview(self.buffer).cast("B")
         self.address = segment.address if segment else ctypes.addressof(ctypes.c_char.from_buffer(self.buffer))
         self.size = self.view.nbytes
-        self._tensors: dict[Spec, torch.Tensor] = {}
-
-    def tensor(self, spec: Spec) -> torch.Tensor:
-        """The tensor at this place; the next batch will most likely ask for it again."""
-        tensor = self._tensors.get(spec)
-        if tensor is None:
-            tensor = self._tensors[spec] = tensor_over(self.buffer, *spec)
-        return tensor
-
-    def tidy_up(self) -> None:
-        """Between two batches: forget tensors if they are many. (Not in mid-batch, for their ids are in use.)"""
-        if len(self._tensors) > MOST_TENSORS:
-            self._tensors.clear()
+        self.grants: list[Grant] = []
+        """What was given out for the last batch, in order: the next one most likely asks for the same."""
+        self.last: Regular | None = None
 
 
 class Written(NamedTuple):
@@ -82,7 +100,7 @@ class SlotWriter:
         """Made for a batch that did not come about, or is about to."""
         self._used = 0
         self._largest = 0
-        self._collated: dict[int, Spec] = {}
+        self._granted = 0
         self._forms: dict[Any, int] = {}
         """Forms by their number; 0: met once."""
         self._defined = 0
@@ -92,21 +110,33 @@ class SlotWriter:
         if desk is not None:
             self._let_go_of_made()
         self._desk = desk or self._own_desk
-        self._desk.tidy_up()
-        self._used = 0
-        self._collated.clear()
+        self._used = self._granted = 0
 
-    def room(self, shape: tuple[int, ...], dtype: torch.dtype, length: int) -> torch.Tensor | None:
-        """A tensor inside the slot, to be collated into; None if it does not fit."""
-        offset = self._used
+    def room(self, count: int, first: torch.Tensor) -> torch.Tensor | None:
+        """A tensor inside the slot for so many samples like the first, to be collated into; None if it does not fit."""
+        grants = self._desk.grants
+        if self._granted < len(grants):
+            grant = grants[self._granted]
+            if grant.samples == count and grant.dtype is first.dtype and grant.shape == first.shape:
+                self._granted += 1
+                self._used = grant.end
+                return grant.tensor
+        return self._grant(count, first)
+
+    def _grant(self, count: int, first: torch.Tensor) -> torch.Tensor | None:
+        offset, length = self._used, count * first.nbytes
+        if not length:
+            return None
         if offset + length > self._desk.size:
             if offset or length > self._largest:
                 return None
             self._desk = self._make(self._largest)
-        spec = dtype, shape, offset
-        tensor = self._desk.tensor(spec)
+        desk, spec = self._desk, (first.dtype, (count, *first.shape), offset)
+        tensor = tensor_over(desk.buffer, *spec)
         self._used = aligned(offset + length)
-        self._collated[id(tensor)] = spec
+        desk.last = None
+        desk.grants[self._granted :] = [Grant(count, first.dtype, first.shape, tensor, spec, self._used)]
+        self._granted += 1
         return tensor
 
     def write(self, batch: Any) -> Written:
@@ -120,10 +150,15 @@ class SlotWriter:
 
     def _write_form(self, sketch: Sketch) -> Written | None:
         """The batch by the number of its form; None: this one, or this time, it has to be pickled."""
+        last = self._desk.last
+        if last is not None and self._granted == len(last.tensors) and last.is_like(sketch):
+            values = _values(sketch)
+            return self._finish(Parcel(last.number, self._used, len(values), 0), [], values, b"")
+        collated = {id(grant.tensor): grant.spec for grant in self._desk.grants[: self._granted]}
         used, specs, copies = self._used, [], []
         addresses = set()
         for tensor in sketch.tensors:
-            spec = self._collated.pop(id(tensor), None)  # popped: the same tensor in a second place is not regular
+            spec = collated.pop(id(tensor), None)  # popped: the same tensor in a second place is not regular
             if spec is None:
                 if not _is_regular(tensor):
                     return None
@@ -141,9 +176,11 @@ class SlotWriter:
             if len(self._forms) < MOST_FORMS:
                 self._forms[form] = 0
             return None
-        values = pickle.dumps(sketch.values, 5) if sketch.values else b""
+        values = _values(sketch)
         self._used = used
         if number:
+            if not copies and not collated:
+                self._desk.last = Regular(sketch.skeleton, sketch.tensors, number)
             return self._finish(Parcel(number, used, len(values), 0), copies, values, b"")
         number = self._defined + 1
         written = self._finish(Parcel(number, used, len(values), 0), copies, values, forms.define(*form))
@@ -212,6 +249,10 @@ class SlotWriter:
         if self._made is not None and self._made.segment is not None:
             self._made.segment.close_descriptor()
         self._made = None
+
+
+def _values(sketch: Sketch) -> bytes:
+    return pickle.dumps(sketch.values, 5) if sketch.values else b""
 
 
 def _is_regular(tensor: torch.Tensor) -> bool:

@@ -145,6 +145,8 @@ class Pool:
         self._poll = select.poll()
         self._by_channel: dict[int, Worker] = {}
         self._by_pidfd: dict[int, Worker] = {}
+        self._awaited: Worker | None = None
+        """The only one whose messages end a wait; None: all do."""
         self._listen_for(self.stem)
         try:
             for number in range(workers):
@@ -164,7 +166,7 @@ class Pool:
         except ChannelClosed:
             return
         if channel.has_unsent:
-            self._poll.modify(channel.fileno(), select.POLLIN | select.POLLOUT)
+            self._listen_to(self.workers[worker])
 
     def try_receive(self, worker: WorkerNo) -> Heard | None:
         """What this worker has said, without waiting: one call into the kernel instead of two."""
@@ -177,10 +179,15 @@ class Pool:
             return None
         return None if received is None else Heard(worker, *received)
 
-    def wait(self, *, deadline: float) -> list[Happening]:
-        """Whatever happens next, or nothing if the deadline passes."""
+    def wait(self, worker: WorkerNo | None, *, deadline: float) -> list[Happening]:
+        """Whatever happens next, or nothing if the deadline passes.
+
+        If only one worker's messages are of use now, the others' stay where they are: to be woken for each of them costs
+        both sides more than a small batch does. Deaths are noticed in any case.
+        """
         left = max(0.0, deadline - time.monotonic())
         if not self._happened:
+            self._await(None if worker is None else self.workers[worker])
             self.is_waiting = True  # an interrupt in here loses nothing
             ready = self._poll.poll(min(left, process.SLICE_S) * 1000)
             self.is_waiting = False
@@ -223,6 +230,7 @@ class Pool:
             return
         try:
             deadline = time.monotonic() + STOP_DEADLINE_S
+            self._await(None)  # one of them may be waiting for room to send in
             for worker in self.workers:
                 worker.life = after(worker.life, Event.STOP)
                 self.send(worker.number, Leave())
@@ -255,9 +263,29 @@ class Pool:
         else:
             self.workers.append(worker)
         self._by_channel[ours.fileno()] = worker
-        self._poll.register(ours.fileno(), select.POLLIN)
+        self._listen_to(worker)
         with theirs:
             self.stem.fork_worker(number, theirs, board.segment.fd)
+
+    def _await(self, worker: Worker | None) -> None:
+        """From now on, this worker's messages end a wait; None: everybody's."""
+        before = self._awaited
+        if worker is before:
+            return
+        self._awaited = worker
+        if before is None or worker is None:
+            for each in self._by_channel.values():
+                self._listen_to(each)
+        else:
+            self._listen_to(before)
+            self._listen_to(worker)
+
+    def _listen_to(self, worker: Worker) -> None:
+        fd = worker.channel.fileno()
+        if fd in self._by_channel:  # else there is nothing more to hear from it
+            listens = self._awaited is None or self._awaited is worker
+            sends = worker.channel.has_unsent
+            self._poll.register(fd, (select.POLLIN if listens else 0) | (select.POLLOUT if sends else 0))
 
     def _listen_for(self, stem: StemHandle) -> None:
         self._poll.register(stem.control.fileno(), select.POLLIN)
@@ -279,7 +307,7 @@ class Pool:
             if mask & select.POLLOUT:
                 worker.channel.flush()
                 if not worker.channel.has_unsent:
-                    self._poll.modify(fd, select.POLLIN)
+                    self._listen_to(worker)
             for _ in range(MOST_AT_ONCE):
                 received = worker.channel.receive()
                 if received is None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils import collate as torch_collate
 
-Room = Callable[[tuple[int, ...], torch.dtype, int], torch.Tensor | None]
+Room = Callable[[int, torch.Tensor], torch.Tensor | None]
 
 _room: Room | None = None
 
@@ -85,8 +85,7 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
             else torch.stack(batch, 0)
         )
     if _room is not None:
-        length = len(batch) * first.nbytes
-        out = _room((len(batch), *first.shape), first.dtype, length) if length else None
+        out = _room(len(batch), first)
         if out is not None:
             return _stack_into(out, batch)
     stacked = torch.stack(batch, 0)

@@ -23,12 +23,18 @@ class Fetcher:
         is_default = self._batched and recipe.collate_fn is default_collate and collate.is_ours()
         self._collate: Callable[[Any], Any] = collate.collate_samples if is_default else recipe.collate_fn
         self._room = room if is_default else None
+        self._samples: Any = None
+
+    def let_go(self) -> None:
+        """The batch is on its way: now there is time to free what it was made of, which can take as long as collating."""
+        self._samples = None
 
     def fetch(self, index: Any) -> Any:
         """The batch; whatever user code raises passes through."""
         if not self._batched:
             return self._collate(self._dataset[index])
         samples = self._dataset.__getitems__(index) if self._has_getitems else self._fetch_each(index)
+        self._samples = samples
         self._pulse[0] = Step.COLLATING
         if self._room is None:
             return self._collate(samples)

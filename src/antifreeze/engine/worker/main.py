@@ -108,6 +108,8 @@ class Workbench:
     def rest(self) -> None:
         """What was to be done is done."""
         self._pulse[0] = Step.IDLE
+        if self._birth_error is None:
+            self._fetcher.let_go()
 
     def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed, Segment | None]:
         """Make the batch; the segment is one that had to be made for it and is to be sent along."""
