@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from antifreeze.engine.backends import process
-from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Fork, Kill, Leave, Message
 
@@ -23,6 +23,8 @@ _handles: weakref.WeakSet[StemHandle] = weakref.WeakSet()
 
 class StemHandle:
     """The trainer's end of one stem, grown or clean."""
+
+    _closed = True
 
     def __init__(
         self,
@@ -49,10 +51,10 @@ class StemHandle:
         self._closed = False
         _handles.add(self)
 
-    def fork_worker(self, worker: WorkerNo, channel: socket.socket, board: int) -> None:
+    def fork_worker(self, worker: WorkerNo, seat: SeatNo, channel: socket.socket, board: int) -> None:
         """Ask for a worker at the other end of this channel; `Born` comes back over the control channel."""
         with contextlib.suppress(ChannelClosed):  # its end is noticed by its pidfd, like every end
-            self.control.send(Fork(worker), [channel.fileno(), self._lifeline[0], board])
+            self.control.send(Fork(worker, seat), [channel.fileno(), self._lifeline[0], board])
 
     def kill_worker(self, pid: int, pidfd: int) -> None:
         """Kill a worker and all that it started."""
@@ -99,6 +101,10 @@ class StemHandle:
         for fd in (self.pidfd, *self._lifeline):
             os.close(fd)
         _handles.discard(self)
+
+    def __del__(self) -> None:
+        # Whoever asked for it was interrupted before it could be kept.
+        self.stop(deadline=time.monotonic())
 
     def __repr__(self) -> str:
         return f"<StemHandle {self.kind} pid={self.pid}>"

@@ -5,6 +5,7 @@ crosses to it.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import pickle
 import select
@@ -12,13 +13,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
 from antifreeze.engine.arena import segment as memory
-from antifreeze.engine.backends import process
+from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.explain import explain
@@ -32,6 +34,7 @@ from antifreeze.errors import InternalError
 # Importing torch takes 1.5 to 2 s on a quiet machine; on one where many ranks start at once, far more.
 START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 2.0
+LOCK_SLICE_S = 0.1
 # Until the trainer's environment is put in place, nothing in the base may start a thread.
 _SINGLE_THREADED = {
     "OMP_NUM_THREADS": "1",
@@ -48,37 +51,38 @@ class InheritanceOnly(Exception):
 
 def grow_clean(recipe: Recipe) -> StemHandle:
     """A clean stem that holds this recipe and the trainer's state, as they are now."""
-    main = describe_main()
-    crossing = _pack(recipe, main.names)
-    lifeline = os.pipe()
-    ours, theirs = pair()
-    surroundings = memory.copy_of([pickle.dumps(capture_surroundings(main))], "antifreeze-state")
-    try:
-        pid, pidfd = _ask_base([theirs.fileno(), lifeline[0], surroundings, *crossing.descriptors])
-    except BaseException:
-        ours.close()
-        os.close(lifeline[0])
-        os.close(lifeline[1])
-        raise
-    finally:
-        theirs.close()
-        os.close(surroundings)
-        crossing.close()
-    return StemHandle(
-        kind="clean",
-        pid=pid,
-        pidfd=pidfd,
-        control=Channel(ours, blocking=False),
-        lifeline=lifeline,
-        is_child=False,
-        find=crossing.by_value.__getitem__,
-    )
+    with interruptions.held(), contextlib.ExitStack() as sent:
+        main = describe_main()
+        crossing = interruptions.let_through_others(lambda: _pack(recipe, main.names))
+        sent.callback(crossing.close)
+        surroundings = memory.copy_of([pickle.dumps(capture_surroundings(main))], "antifreeze-state")
+        sent.callback(os.close, surroundings)
+        ours, theirs = pair()
+        sent.enter_context(theirs)
+        with contextlib.ExitStack() as kept:
+            kept.enter_context(ours)
+            lifeline = os.pipe()
+            for fd in lifeline:
+                kept.callback(os.close, fd)
+            pid, pidfd = _ask_base([theirs.fileno(), lifeline[0], surroundings, *crossing.descriptors])
+            kept.pop_all()
+        return StemHandle(
+            kind="clean",
+            pid=pid,
+            pidfd=pidfd,
+            control=Channel(ours, blocking=False),
+            lifeline=lifeline,
+            is_child=False,
+            find=crossing.by_value.__getitem__,
+        )
 
 
 def _pack(recipe: Recipe, main_names: frozenset[str]) -> pickler.Crossing:
     try:
         return pickler.send((recipe, capture_modules()), main_names=main_names)
     except Exception as error:  # of whatever the user's classes do when they are pickled
+        if interruptions.behind(error) is not None:
+            raise
         if "through inheritance" in str(error):  # multiprocessing's own words for locks, values, queues …
             raise InheritanceOnly(str(error)) from error
         parts = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
@@ -122,7 +126,7 @@ class _Base:
     def _next_message(self) -> Any:
         poll = select.poll()
         poll.register(self.control.fileno(), select.POLLIN | (select.POLLOUT if self.control.has_unsent else 0))
-        poll.poll(process.SLICE_S * 1000)
+        interruptions.let_through(lambda: poll.poll(process.SLICE_S * 1000))
         self.control.flush()
         return self.control.receive()
 
@@ -134,7 +138,7 @@ _lock = threading.Lock()
 def _ask_base(descriptors: list[int]) -> tuple[int, int]:
     """(pid, pidfd) of a new clean stem; one at a time, and from a new base if the old one has died."""
     global _the_base
-    with _lock:
+    with _one_at_a_time():
         for attempt in (1, 2):
             if _the_base is None:
                 _the_base = _start()
@@ -185,16 +189,34 @@ def _start() -> _Base:
 def stop_base() -> None:
     """End the clean base of this process, if there is one; the next clean stem starts another."""
     global _the_base
-    with _lock:
+    with interruptions.held(), _one_at_a_time():
         base, _the_base = _the_base, None
-    if base is not None:
-        _end(base)
+        if base is not None:
+            _end(base)
 
 
 def _end(base: _Base) -> None:
     atexit.unregister(stop_base)
     base.close()
-    base.popen.wait(STOP_DEADLINE_S)
+    process.kill_group(base.popen.pid)  # it leads its group from the start, and may not have seen to its own end yet
+    with contextlib.suppress(subprocess.TimeoutExpired):  # in uninterruptible sleep: dead as soon as it wakes
+        base.popen.wait(STOP_DEADLINE_S)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """The lock, waited for in slices: another thread may be starting the base, which takes seconds."""
+    interruptions.let_through(_nothing)  # before the base is asked: an interruption while it answers costs the base
+    while not _lock.acquire(timeout=LOCK_SLICE_S):
+        interruptions.let_through(_nothing)
+    try:
+        yield
+    finally:
+        _lock.release()
+
+
+def _nothing() -> None:
+    """Only signal handlers are wanted."""
 
 
 def base_pid() -> int | None:

@@ -9,7 +9,7 @@ import socket
 from multiprocessing import util
 from typing import NoReturn
 
-from antifreeze.engine.backends import process
+from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.stem import Stem, quieten
 from antifreeze.engine.crossing.results import find_inherited
@@ -19,6 +19,12 @@ from antifreeze.engine.worker.recipe import Recipe
 
 def grow(recipe: Recipe) -> StemHandle:
     """Fork a stem off this process, as it is now."""
+    interruptions.let_through(util._flush_std_streams)  # type: ignore[attr-defined]  # which waits for whoever reads them
+    with interruptions.held():
+        return _fork_off(recipe)
+
+
+def _fork_off(recipe: Recipe) -> StemHandle:
     trainer_pid = os.getpid()
     with contextlib.ExitStack() as ends:
         trainer = _closing(ends, process.open_pidfd(trainer_pid))
@@ -27,7 +33,6 @@ def grow(recipe: Recipe) -> StemHandle:
         with contextlib.ExitStack() as kept:
             kept.enter_context(ours)
             lifeline = tuple(_closing(kept, fd) for fd in os.pipe())
-            util._flush_std_streams()  # type: ignore[attr-defined]
             pid = process.fork()
             if pid == 0:
                 _be_stem(ours, theirs, lifeline, recipe, trainer, trainer_pid)
