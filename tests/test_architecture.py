@@ -23,6 +23,9 @@ antifreeze
 loader | install
 iterator
 engine.epoch
+engine.supervisor
+engine.chronicle | engine.orders | engine.times
+engine.witness | engine.wording
 engine.pool
 engine.backends
 engine.worker
@@ -45,7 +48,17 @@ class Files:
         return any(inside.startswith(each) if each.endswith("/") else inside == each for each in self.patterns)
 
 
-PURE = Files(("engine/plan/", "engine/flow/", "engine/supervise/", "engine/arena/slots.py", "engine/pool/lifecycle.py"))
+PURE = Files(
+    (
+        "engine/plan/",
+        "engine/flow/",
+        "engine/supervise/",
+        "engine/wording.py",
+        "observe/report.py",
+        "engine/arena/slots.py",
+        "engine/pool/lifecycle.py",
+    )
+)
 ALONE = Files(("demo/",))  # programs that run on torch as well
 IMPURE_MODULES = {"os", "time", "threading", "multiprocessing", "random", "torch"}
 

@@ -15,22 +15,28 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from antifreeze.engine import chronicle as chronicle_module
 from antifreeze.engine import epoch as epoch_module
 from antifreeze.engine.arena import arena as arena_module
 from antifreeze.engine.arena.arena import SPARE, Arena
-from antifreeze.engine.arena.board import Pulse, Snapshot, Step
+from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.slots import State
 from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
-from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
-from antifreeze.engine.pool.pool import Heard, Lost, StemSaid
+from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.pool.pool import Gone, Heard, Lost, StemSaid
+from antifreeze.engine.supervise.cause import Cause, cause_of
+from antifreeze.engine.supervise.watchdog import Seen
 from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Unfit, Work
 from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
+from antifreeze.observe.accounts import Account
+from antifreeze.observe.ledger import Ledger
+from antifreeze.settings import Options
 
 
 class WouldWait(Exception):
@@ -102,14 +108,43 @@ class FakeBoard:
     def latest_ticket(self) -> TicketNo | None:
         return self.snapshot.ticket if self.snapshot else None
 
+    def read_timing(self) -> Timing:
+        return Timing(0, 0, 0, 100, 10, 10_000_000, 0, ())
+
+    def read_text(self) -> str:
+        return ""
+
+
+class FakeWitness:
+    """Sees what the test says."""
+
+    def __init__(self) -> None:
+        self.seen = Seen(cpu_s=0.0, io_bytes=0, is_traced=False, is_stopped=False, waits_in="socket")
+        self.is_out_of_memory = False
+
+    def look_at(self, worker: Any) -> Seen:
+        return self.seen
+
+    def text_of(self, worker: Any) -> str:
+        return ""
+
+    def cause_of(self, lost: Lost) -> Cause:
+        return cause_of(lost.exitcode, oom_kills_before=0, oom_kills_after=int(self.is_out_of_memory))
+
+    def has_memory_to_spare(self) -> bool:
+        return True
+
 
 class FakeWorker:
-    def __init__(self) -> None:
+    def __init__(self, number: int, seat: int) -> None:
+        self.number = WorkerNo(number)
+        self.seat = SeatNo(seat)
+        self.leases: dict[TicketNo, SlotNo | None] = {}
         self.inbox: deque[tuple[Work | Resume, list[Memory]]] = deque()
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid = 4711
-        self.stem = SimpleNamespace(find=None)
+        self.stem = SimpleNamespace(find=None, kind="grown")
         self.board = FakeBoard()
         self.drawn = 0
         """Stands for the state of its generators: how many batches have been made from them."""
@@ -139,48 +174,85 @@ class FakePool:
     draws = False
 
     def __init__(self, workers: int) -> None:
-        self.workers = [FakeWorker() for _ in range(workers)]
-        self.stem = SimpleNamespace(find=None)
+        self.seats = count()
+        self.workers = [FakeWorker(number, next(self.seats)) for number in range(workers)]
+        self.hedges: dict[int, FakeWorker] = {}
+        self.stem = SimpleNamespace(find=None, kind="grown")
         self.open_descriptors: dict[int, Memory] = {}
         self.other_events: deque[Any] = deque()
         self.is_stopped = False
-        self.is_lost: dict[int, bool] = {}
+        self.is_lost: dict[FakeWorker, bool] = {}
+        self.dying: deque[FakeWorker] = deque()
         self._next_fd = count(100)
 
-    def send(self, worker: WorkerNo, message: Work | Resume, descriptors: tuple[int, ...] = ()) -> None:
+    def send(self, worker: FakeWorker, message: Work | Resume, descriptors: tuple[int, ...] = ()) -> None:
         if worker not in self.is_lost:  # a channel to nobody takes anything
-            self.workers[worker].inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
-            self.workers[worker].tidy_inbox()
+            worker.inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
+            worker.tidy_inbox()
+
+    def is_served_by(self, worker: FakeWorker) -> bool:
+        return worker in (self.workers[worker.number], self.hedges.get(worker.number))
 
     def put_back(self, happened: deque[Any]) -> None:
         self.other_events.extendleft(reversed(happened))
 
-    def lose(self, number: int, *, pulse: Pulse = Pulse(Step.IDLE, None, -1)) -> None:  # noqa: B008
+    def lose(self, worker: FakeWorker, *, pulse: Pulse = Pulse(Step.IDLE, None, -1)) -> None:  # noqa: B008
         """A worker ends; what it has sent is heard first."""
-        worker = self.workers[number]
         worker.board.pulse = pulse
         worker.inbox.clear()
-        self.other_events.extend(Heard(WorkerNo(number), *sent) for sent in worker.outbox)
+        self.other_events.extend(Heard(worker, *sent) for sent in worker.outbox)
         worker.outbox.clear()
-        self.other_events.append(Lost(WorkerNo(number), 4711, -9))
-        self.is_lost[number] = True
+        self.other_events.append(Lost(worker, 4711, -9))
+        self.is_lost[worker] = True
 
-    def replace(self, number: WorkerNo) -> None:
-        assert self.is_lost.pop(number)
-        self.workers[number] = FakeWorker()
+    def replace(self, number: WorkerNo) -> FakeWorker:
+        assert self.is_lost.pop(self.workers[number])
+        self.workers[number] = FakeWorker(number, next(self.seats))
+        return self.workers[number]
 
-    def try_receive(self, worker: WorkerNo) -> Heard | None:
+    def hedge(self, number: WorkerNo) -> FakeWorker:
+        assert number not in self.hedges
+        self.hedges[number] = FakeWorker(number, next(self.seats))
+        return self.hedges[number]
+
+    def promote_hedge(self, number: WorkerNo) -> FakeWorker:
+        stuck, self.workers[number] = self.workers[number], self.hedges.pop(number)
+        return self.dismiss(stuck)
+
+    def drop_hedge(self, number: WorkerNo) -> FakeWorker:
+        return self.dismiss(self.hedges.pop(number))
+
+    def dismiss(self, worker: FakeWorker) -> FakeWorker:
+        """It may write until it is dead, and what it has said may be on its way."""
+        self.is_lost.pop(worker, None)
+        self.dying.append(worker)
+        if len(self.dying) % 2:  # what it had said before has been taken in already, or never is
+            self.other_events.extend(Heard(worker, *sent) for sent in worker.outbox)
+            worker.outbox.clear()
+        return worker
+
+    def let_die(self) -> None:
+        """Those that were dismissed are dead now."""
+        while self.dying:
+            worker = self.dying.popleft()
+            worker.inbox.clear()
+            for _, made in worker.outbox:
+                for fd in made:
+                    del self.open_descriptors[fd]
+            worker.outbox.clear()
+            self.other_events.append(Gone(worker))
+
+    def try_receive(self, worker: FakeWorker) -> Heard | None:
         if self.other_events:
             return None
-        outbox = self.workers[worker].outbox
-        return Heard(worker, *outbox.popleft()) if outbox else None
+        return Heard(worker, *worker.outbox.popleft()) if worker.outbox else None
 
-    def wait(self, awaited: WorkerNo | None, *, deadline: float) -> list[Any]:
+    def wait(self, awaited: FakeWorker | None, *, deadline: float) -> list[Any]:
         events = list(self.other_events)
         self.other_events.clear()
-        for number, worker in enumerate(self.workers):
-            while worker.outbox and awaited in (None, number):
-                events.append(Heard(WorkerNo(number), *worker.outbox.popleft()))
+        for worker in (*self.workers, *self.hedges.values()):
+            while worker.outbox and awaited in (None, worker):
+                events.append(Heard(worker, *worker.outbox.popleft()))
         self.is_waiting = not events  # an interruption of the wait itself loses nothing
         if self.is_waiting:
             raise WouldWait
@@ -189,9 +261,8 @@ class FakePool:
     def stop(self) -> None:
         self.is_stopped = True
 
-    def take_work(self, number: int) -> tuple[Work, Memory | None]:
+    def take_work(self, worker: FakeWorker) -> tuple[Work, Memory | None]:
         """What a worker does with a message before it fetches: forget, map."""
-        worker = self.workers[number]
         work, memories = worker.inbox.popleft()
         assert isinstance(work, Work)
         worker.tidy_inbox()
@@ -203,49 +274,61 @@ class FakePool:
             worker.mapped[work.slot] = memories[0]
         return work, worker.mapped[work.slot]
 
-    def fill(self, number: int, *, size: int, is_large: bool, check: Callable[[Memory], None]) -> None:
+    def fill(self, worker: FakeWorker, *, size: int, is_large: bool, check: Callable[[Memory], None]) -> None:
         """The worker makes the batch: in its slot, or in memory of its own if that is too small."""
-        work, memory = self.take_work(number)
+        work, memory = self.take_work(worker)
         made: list[int] = []
         if memory is None or memory.size < size:
             memory = Memory(size)
             made = [next(self._next_fd)]
             self.open_descriptors[made[0]] = memory
         check(memory)
-        memory.content, memory.is_large = self.content_of(number, work), is_large
+        memory.content, memory.is_large = self.content_of(worker, work), is_large
         answer = Filled(work.ticket, Parcel(0, 0, 0, 0), b"", None, size if made else 0)
-        self.workers[number].outbox.append((answer, made))
+        worker.outbox.append((answer, made))
 
-    def write_letter(self, number: int) -> None:
+    def write_letter(self, worker: FakeWorker) -> None:
         """The worker makes a batch so small that it goes into the message."""
-        work, _ = self.take_work(number)
-        body: Any = self.content_of(number, work)
-        self.workers[number].outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", body, 0), []))
+        work, _ = self.take_work(worker)
+        body: Any = self.content_of(worker, work)
+        worker.outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", body, 0), []))
 
-    def content_of(self, number: int, work: Work) -> Any:
+    def content_of(self, worker: FakeWorker, work: Work) -> Any:
         """What the batch holds: its index and, if the test asks for it, a draw."""
-        drawn = self.workers[number].draw()
+        drawn = worker.draw()
         return (work.index, drawn) if self.draws else work.index
 
-    def keep_snapshot(self, number: int) -> None:
-        worker = self.workers[number]
+    def keep_snapshot(self, worker: FakeWorker) -> None:
         work, _ = worker.inbox[0]
         assert isinstance(work, Work)
         worker.board.snapshot = Snapshot(work.ticket, str(worker.drawn).encode())
 
-    def fail(self, number: int) -> None:
-        work, _ = self.take_work(number)
-        error = KeyError(self.content_of(number, work))
-        self.workers[number].outbox.append((Failed(work.ticket, results.dump(error)), []))
+    def fail(self, worker: FakeWorker) -> None:
+        work, _ = self.take_work(worker)
+        error = KeyError(self.content_of(worker, work))
+        worker.outbox.append((Failed(work.ticket, results.dump(error)), []))
 
-    def busy_workers(self) -> list[int]:
-        return [number for number, worker in enumerate(self.workers) if worker.inbox]
+    def busy_workers(self) -> list[FakeWorker]:
+        """Also those that have been dismissed, and do not know it yet."""
+        return [worker for worker in (*self.workers, *self.hedges.values(), *self.dying) if worker.inbox]
+
+    def close_descriptor(self, fd: int) -> None:
+        del self.open_descriptors[fd]
 
 
 def make_epoch(*, workers: int = 2, prefetch: int = 2, budget_bytes: int = 1000) -> tuple[Epoch, FakePool, Arena]:
     pool = FakePool(workers)
     arena = Arena(window=workers * prefetch, budget_bytes=budget_bytes)
-    return Epoch(pool, arena, workers=workers, window=workers * prefetch), pool, arena  # type: ignore[arg-type]
+    epoch = Epoch(
+        pool,  # type: ignore[arg-type]
+        arena,
+        workers=workers,
+        window=workers * prefetch,
+        options=Options(),
+        account=Account(Ledger()),
+        witness=FakeWitness(),  # type: ignore[arg-type]
+    )
+    return epoch, pool, arena
 
 
 class MadeUp:
@@ -258,6 +341,10 @@ class MadeUp:
             mock.patch.object(arena_module, "read_batch", fake_read_batch),
             mock.patch.object(epoch_module, "read_letter", lambda body, *_: Batch(body, None)),
             mock.patch.object(epoch_module, "say_once"),
+            mock.patch.object(epoch_module, "os", SimpleNamespace(close=pool.close_descriptor)),
+            mock.patch.object(chronicle_module, "say_counted"),
+            mock.patch.object(chronicle_module, "say_report"),
+            mock.patch.object(chronicle_module, "write_stacks", return_value=None),
         ]
 
     def __enter__(self) -> None:
@@ -323,8 +410,8 @@ class Trainer(RuleBasedStateMachine):
     @rule(turns=st.lists(TURNS, min_size=1, max_size=8))
     def train_for_a_while(self, turns: list[tuple[int, bool, bool, bool]]) -> None:
         for size, keep, fork, drop in turns:
-            for number in self.pool.busy_workers():
-                self.pool.fill(number, size=size, is_large=True, check=self.may_write)
+            for worker in self.pool.busy_workers():
+                self.pool.fill(worker, size=size, is_large=True, check=self.may_write)
             self.next_batch(keep=keep)
             if fork:
                 self.fork()
@@ -349,12 +436,31 @@ class Trainer(RuleBasedStateMachine):
     def keep_a_snapshot(self, data: Any) -> None:
         self.pool.keep_snapshot(data.draw(st.sampled_from(self.pool.busy_workers())))
 
-    @precondition(lambda self: self.is_begun and self.epoch._recovery._in_a_row + len(self.pool.is_lost) < 4)
-    @rule(data=st.data())
-    def lose_a_worker(self, data: Any) -> None:
-        alive = [number for number in range(len(self.pool.workers)) if number not in self.pool.is_lost]
+    @precondition(
+        lambda self: self.is_begun and self.epoch._supervisor._recovery._in_a_row + len(self.pool.is_lost) < 4
+    )
+    @rule(data=st.data(), is_out_of_memory=st.booleans())
+    def lose_a_worker(self, data: Any, is_out_of_memory: bool) -> None:
+        witness: Any = self.epoch._supervisor._witness
+        witness.is_out_of_memory = is_out_of_memory
+        alive = [
+            worker for worker in (*self.pool.workers, *self.pool.hedges.values()) if worker not in self.pool.is_lost
+        ]
         if alive:
             self.pool.lose(data.draw(st.sampled_from(alive)))
+
+    @precondition(lambda self: self.is_begun and not self.pool.hedges)
+    @rule(data=st.data())
+    def hedge_a_worker(self, data: Any) -> None:
+        """It seems stuck, whatever it is at: another one does the same."""
+        slow = [worker for worker in self.pool.workers if worker.leases and worker not in self.pool.is_lost]
+        if slow:
+            self.epoch._supervisor._start_hedge(data.draw(st.sampled_from(slow)))
+            self.epoch._note_unsent()
+
+    @rule()
+    def the_dismissed_die(self) -> None:
+        self.pool.let_die()
 
     @precondition(lambda self: self.pool.busy_workers())
     @rule(data=st.data())
@@ -364,8 +470,8 @@ class Trainer(RuleBasedStateMachine):
     @precondition(lambda self: self.pool.busy_workers())
     @rule(data=st.data(), size=st.integers(1, 60), is_large=st.booleans())
     def fill_a_slot(self, data: Any, size: int, is_large: bool) -> None:
-        number = data.draw(st.sampled_from(self.pool.busy_workers()))
-        self.pool.fill(number, size=size, is_large=is_large, check=self.may_write)
+        worker = data.draw(st.sampled_from(self.pool.busy_workers()))
+        self.pool.fill(worker, size=size, is_large=is_large, check=self.may_write)
 
     @precondition(lambda self: self.pool.busy_workers())
     @rule(data=st.data())
@@ -423,7 +529,8 @@ class Trainer(RuleBasedStateMachine):
 
     @invariant()
     def there_is_one_descriptor_per_slot(self) -> None:
-        on_their_way = sum(len(made) for worker in self.pool.workers for _, made in worker.outbox)
+        everybody = (*self.pool.workers, *self.pool.hedges.values(), *self.pool.dying)
+        on_their_way = sum(len(made) for worker in everybody for _, made in worker.outbox)
         on_their_way += sum(len(each.descriptors) for each in self.pool.other_events if isinstance(each, Heard))
         assert len(self.pool.open_descriptors) == len(self.arena._books) + on_their_way
 
@@ -447,21 +554,24 @@ class Trainer(RuleBasedStateMachine):
         if not self.is_begun:
             return
         while self.next_batch(keep=False):
-            for number in self.pool.busy_workers():
-                self.pool.fill(number, size=1, is_large=True, check=self.may_write)
+            for worker in self.pool.busy_workers():
+                self.pool.fill(worker, size=1, is_large=True, check=self.may_write)
         # Outcomes of broken-off epochs may still be on their way.
-        while self.pool.other_events or any(worker.inbox or worker.outbox for worker in self.pool.workers):
+        everybody = (*self.pool.workers, *self.pool.hedges.values())
+        while self.pool.other_events or self.pool.dying or any(worker.inbox or worker.outbox for worker in everybody):
+            self.pool.let_die()
             while self.pool.other_events:
                 self.epoch._react_to(self.pool.other_events.popleft())
-            for number in self.pool.busy_workers():
-                self.pool.fill(number, size=1, is_large=False, check=self.may_write)
-            for number, worker in enumerate(self.pool.workers):
+            for worker in self.pool.busy_workers():
+                self.pool.fill(worker, size=1, is_large=False, check=self.may_write)
+            for worker in list(everybody):
                 while worker.outbox:
-                    self.epoch._receive(Heard(WorkerNo(number), *worker.outbox.popleft()))
+                    self.epoch._receive(Heard(worker, *worker.outbox.popleft()))
+            everybody = (*self.pool.workers, *self.pool.hedges.values())
         books = self.arena._books
         self.arena._collect()
         assert self.epoch._dispatch._under_way == 0
-        assert not self.epoch._leases
+        assert not any(worker.leases for worker in self.pool.workers)
         assert not books.slots_in(State.LEASED, State.FILLED, State.CONDEMNED)
         lent = {id(batch.owner) for _, batch in self.held if batch.owner}
         assert len(books.slots_in(State.LENT, State.SHARED)) == len(lent)
@@ -474,7 +584,7 @@ class Trainer(RuleBasedStateMachine):
 
 
 TestTrainer = Trainer.TestCase
-TestTrainer.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestTrainer.settings = hypothesis_settings(deadline=None, max_examples=60, stateful_step_count=40)
 
 
 # --- exact behaviour
@@ -490,8 +600,8 @@ def made_up() -> Iterator[tuple[Epoch, FakePool, Arena]]:
 
 def fill_all(pool: FakePool, *, size: int = 10) -> None:
     while busy := pool.busy_workers():
-        for number in busy:
-            pool.fill(number, size=size, is_large=True, check=lambda _: None)
+        for worker in busy:
+            pool.fill(worker, size=size, is_large=True, check=lambda _: None)
 
 
 def test_as_many_batches_are_planned_ahead_as_torch_plans(made_up: tuple[Epoch, FakePool, Arena]) -> None:
@@ -509,7 +619,7 @@ def test_batches_leave_in_plan_order_whoever_is_first(made_up: tuple[Epoch, Fake
     epoch, pool, _ = made_up
     epoch.begin(iter(range(4)).__next__)
     for number in (1, 1, 0, 0):
-        pool.fill(number, size=10, is_large=False, check=lambda _: None)
+        pool.fill(pool.workers[number], size=10, is_large=False, check=lambda _: None)
     assert [epoch.next_batch().content for _ in range(4)] == [0, 1, 2, 3]
     with pytest.raises(StopIteration):
         epoch.next_batch()
@@ -518,7 +628,7 @@ def test_batches_leave_in_plan_order_whoever_is_first(made_up: tuple[Epoch, Fake
 def test_an_error_of_a_worker_says_where_it_was_and_the_epoch_goes_on(made_up: tuple[Epoch, FakePool, Arena]) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter([[7, 8], [9]]).__next__)
-    pool.fail(0)
+    pool.fail(pool.workers[0])
     fill_all(pool)
     with pytest.raises(KeyError) as caught:
         epoch.next_batch()
@@ -529,7 +639,7 @@ def test_an_error_of_a_worker_says_where_it_was_and_the_epoch_goes_on(made_up: t
 def test_an_error_that_cannot_be_rebuilt_is_told_as_text(made_up: tuple[Epoch, FakePool, Arena]) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter(range(1)).__next__)
-    work, _ = pool.take_work(0)
+    work, _ = pool.take_work(pool.workers[0])
     pool.workers[0].outbox.append((Failed(work.ticket, b"not a pickle"), []))
     with pytest.raises(SampleFailed, match="could not be rebuilt here"):
         epoch.next_batch()
@@ -550,14 +660,14 @@ def test_a_sample_that_ends_two_workers_is_poison_and_ends_the_epoch_for_good(
 ) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter([[k, k + 1] for k in range(0, 18, 2)]).__next__)
-    pool.fill(0, size=10, is_large=False, check=lambda _: None)
+    pool.fill(pool.workers[0], size=10, is_large=False, check=lambda _: None)
     epoch.next_batch()
     at_work = Pulse(Step.FETCHING, TicketNo(1), 1)
-    pool.lose(1, pulse=at_work)
+    pool.lose(pool.workers[1], pulse=at_work)
     with pytest.raises(WouldWait):
         epoch.next_batch()
-    pool.lose(1, pulse=at_work)
-    pool.other_events[-1] = Lost(WorkerNo(1), 99, exitcode)
+    pool.lose(pool.workers[1], pulse=at_work)
+    pool.other_events[-1] = Lost(pool.workers[1], 99, exitcode)
     for _ in range(2):
         with pytest.raises(kind, match=words) as caught:
             epoch.next_batch()
@@ -565,7 +675,7 @@ def test_a_sample_that_ends_two_workers_is_poison_and_ends_the_epoch_for_good(
         assert type(error) is kind
         assert (error.worker, error.pid, error.exitcode, error.batch) == (1, 99, exitcode, 1)
         assert error.where == "worker 1, batch 1, sample 3"
-        assert error.why == "2 workers have ended there"
+        assert error.why.endswith("2 workers have ended there")
     assert pool.is_stopped
 
 
@@ -575,13 +685,30 @@ def test_a_worker_that_was_never_born_is_replaced_and_after_three_times_said_to_
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
     for _ in range(2):
-        pool.lose(0, pulse=Pulse(Step.STARTING, None, -1))
+        pool.lose(pool.workers[0], pulse=Pulse(Step.STARTING, None, -1))
         with pytest.raises(WouldWait):
             epoch.next_batch()
-    pool.lose(0, pulse=Pulse(Step.STARTING, None, -1))
-    pool.other_events[-1] = Lost(WorkerNo(0), None, None)
+    pool.lose(pool.workers[0], pulse=Pulse(Step.STARTING, None, -1))
+    pool.other_events[-1] = Lost(pool.workers[0], None, None)
     with pytest.raises(WorkerCrashed, match="its stem ended before it was born"):
         epoch.next_batch()
+
+
+def test_after_an_oom_kill_one_worker_fewer_is_at_work_at_a_time(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    witness: Any = epoch._supervisor._witness
+    witness.is_out_of_memory = True
+    epoch.begin(iter(range(40)).__next__)
+    pool.lose(pool.workers[1])
+    seen, most = [], []
+    while len(seen) < 40:
+        try:
+            seen.append(epoch.next_batch().content)
+        except WouldWait:
+            most.append(sum(bool(worker.leases) for worker in pool.workers))
+            pool.fill(pool.busy_workers()[0], size=10, is_large=False, check=lambda _: None)
+    assert seen == list(range(40))
+    assert max(most[4:]) == 1  # what had been given out before is done
 
 
 def test_a_stem_that_cannot_rebuild_the_dataset_ends_the_epoch_with_its_reason(
@@ -589,7 +716,7 @@ def test_a_stem_that_cannot_rebuild_the_dataset_ends_the_epoch_with_its_reason(
 ) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
-    pool.other_events.append(StemSaid(Unfit(results.dump(CannotCross("dataset.x cannot be sent")))))
+    pool.other_events.append(StemSaid(pool.stem, Unfit(results.dump(CannotCross("dataset.x cannot be sent")))))
     for _ in range(2):
         with pytest.raises(CannotCross, match=r"dataset\.x"):
             epoch.next_batch()
@@ -607,7 +734,7 @@ def test_an_epoch_that_was_closed_says_so(made_up: tuple[Epoch, FakePool, Arena]
 def test_what_a_worker_cannot_say_is_a_bug_of_ours(made_up: tuple[Epoch, FakePool, Arena]) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
-    pool.workers[0].outbox.append((Born(WorkerNo(0), 1), []))
+    pool.workers[0].outbox.append((Born(SeatNo(0), 1), []))
     with pytest.raises(InternalError, match="worker 0 said Born"):
         epoch.next_batch()
 
@@ -615,7 +742,7 @@ def test_what_a_worker_cannot_say_is_a_bug_of_ours(made_up: tuple[Epoch, FakePoo
 def test_a_slot_that_was_never_given_cannot_be_filled(made_up: tuple[Epoch, FakePool, Arena]) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
-    work, _ = pool.take_work(0)
+    work, _ = pool.take_work(pool.workers[0])
     pool.workers[0].outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", None, 0), []))
     with pytest.raises(InternalError, match="a slot that it did not have"):
         epoch.next_batch()

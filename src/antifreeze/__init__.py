@@ -22,6 +22,7 @@ The path of a batch, and where to read about each step:
     engine/pool/         a worker's life
     iterator.py          the engine behind torch's iterator interface
     loader.py            DataLoader
+    settings.py          every option, checked
     install.py           the engine behind loaders that others build
     bootstrap/, cli/     `antifreeze run`
     errors.py            every exception
@@ -47,10 +48,12 @@ if TYPE_CHECKING:
         InternalError,
         SampleFailed,
         WorkerCrashed,
+        WorkerFrozen,
         WorkerKilled,
         WorkerLost,
     )
     from antifreeze.loader import DataLoader
+    from antifreeze.settings import Retry
 
 __version__ = "0.1.0"
 
@@ -62,8 +65,10 @@ __all__ = [
     "DataLoader",
     "Fallback",
     "InternalError",
+    "Retry",
     "SampleFailed",
     "WorkerCrashed",
+    "WorkerFrozen",
     "WorkerKilled",
     "WorkerLost",
     "__version__",
@@ -77,7 +82,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = import_module("antifreeze.loader" if name == "DataLoader" else "antifreeze.errors")
+    homes = {"DataLoader": "antifreeze.loader", "Retry": "antifreeze.settings"}
+    home = import_module(homes.get(name, "antifreeze.errors"))
     value = globals()[name] = getattr(home, name)
     return value
 

@@ -8,7 +8,8 @@
     ├── SampleFailed    (RuntimeError)  you: dataset code raised, and the exception itself could not travel
     ├── WorkerLost      (RuntimeError)  you or the machine
     │   ├── WorkerCrashed                 ended by itself: exit code, or a signal of its own making
-    │   └── WorkerKilled                  ended by the kernel or by somebody
+    │   ├── WorkerKilled                  ended by the kernel or by somebody
+    │   └── WorkerFrozen                  no progress past its limit: Python stack
     ├── ArenaError      (RuntimeError)  the machine: shared memory cannot be had
     ├── Fallback        (RuntimeError)  `ANTIFREEZE=require` and a loader that our engine does not carry
     └── InternalError   (RuntimeError)  us: a broken invariant
@@ -94,6 +95,10 @@ class WorkerCrashed(WorkerLost):
 
 class WorkerKilled(WorkerLost):
     """A worker was ended by the kernel or by somebody."""
+
+
+class WorkerFrozen(WorkerLost):
+    """A worker made no progress for longer than any sample may take."""
 
 
 class ArenaError(AntifreezeError, RuntimeError):

@@ -6,8 +6,10 @@ engine does not carry a loader (yet): the reason is said once, or raised if `ANT
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
+import time
 from multiprocessing import context as contexts
 from typing import Any
 
@@ -17,18 +19,23 @@ from torch.utils.data import MapDataPipe, dataloader
 
 from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.grown import grow
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.errors import CannotCross, Fallback
+from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
+from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, mode
+from antifreeze.settings import Mode, Policy, mode, options_of
 
 _Stock = dataloader._MultiProcessingDataLoaderIter
 _Base = dataloader._BaseDataLoaderIter
+
+_clock = time.perf_counter
 
 TESTED_TORCH = ((2, 11), (2, 13))
 # Shared memory for batches: this share of what is available, divided among the ranks of this machine.
@@ -49,33 +56,62 @@ class Iterator(_Stock):
         if reason is not None:
             self._fall_back(loader, reason)
             return
-        draws = _Draws(loader)
         try:
-            self._start(loader)
-        except CannotCross:
-            raise  # the user's to mend, with or without us
-        except Exception as error:  # a fault of ours must not stop a training that torch would carry
-            if mode() is Mode.REQUIRE:
-                raise
-            draws.undo()
-            self._fall_back(loader, f"starting workers failed: {error!r}")
-            return
-        usage.record(engine="antifreeze", stem=self._stem_kind, reason=None)
-        self._reset(loader, first_iter=True)
+            draws = _Draws(loader)
+            fault = self._try_to_start(loader)
+            if fault is not None:
+                draws.undo()
+                self._fall_back(loader, f"starting workers failed: {fault}")
+                return
+            usage.record(engine="antifreeze", stem=self._stem_kind, reason=None)
+            self._reset(loader, first_iter=True)
+        except BaseException:
+            if not self._is_stock:
+                self._shutdown_workers()  # now, and not when the traceback that holds us is dropped
+            raise
+
+    def _try_to_start(self, loader: Any) -> str | None:
+        """Bring the workers up; a fault of ours is only told, for it must not stop a training that torch would carry."""
+        with interruptions.held():
+            try:
+                self._start(loader)
+            except BaseException as error:  # of whatever kind: nothing of ours may be left
+                self._shutdown_workers()
+                interruption = interruptions.behind(error)  # what the program does about a signal is no fault of ours
+                if interruption is not None and interruption is not error:
+                    raise interruption from None
+                is_the_users = isinstance(error, CannotCross | ConfigError) or interruption is not None
+                if is_the_users or not isinstance(error, Exception) or mode() is Mode.REQUIRE:
+                    raise
+                return repr(error)
+        return None
 
     def _start(self, loader: Any) -> None:
-        _Base.__init__(self, loader)
+        interruptions.let_through(functools.partial(_Base.__init__, self, loader))  # asks the sampler
         self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
         self._worker_init_fn = loader.worker_init_fn
-        self._shutdown = False
         window = loader.prefetch_factor * loader.num_workers
         arena = Arena(window=window, budget_bytes=_budget_bytes())
-        recipe, start_method = _recipe_of(loader, int(self._base_seed)), _start_method(loader)
-        pool = Pool(lambda: _grow(recipe, start_method), workers=loader.num_workers)
-        self._stem_kind = pool.stem.kind
-        self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
-        self._epoch = Epoch(pool, arena, workers=loader.num_workers, window=window)
+        options, account = options_of(loader), account_of(loader)
+        recipe, start_method = _recipe_of(loader, int(self._base_seed), options.policy), _start_method(loader)
+        with interruptions.held():
+            pool = Pool(lambda: _grow(recipe, start_method), workers=loader.num_workers)
+            self._stem_kind = pool.stem.kind
+            self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
+            self._tally = account.tally
+            self._tally.begin(_clock())
+            self._epoch = Epoch(
+                pool,
+                arena,
+                workers=loader.num_workers,
+                window=window,
+                account=account,
+                options=options,
+                witness=Witness(),
+                rescue=functools.partial(_rescue, recipe),
+            )
+            self._shutdown = False
 
     def _fall_back(self, loader: Any, reason: str) -> None:
         if mode() is Mode.REQUIRE:
@@ -97,9 +133,17 @@ class Iterator(_Stock):
         # torch's own __next__ is for its profiler, which costs as much as a small batch.
         if self._epoch is None or profiler._is_profiler_enabled:
             return super().__next__()
-        data = self._next_data()
-        self._num_yielded += 1
-        return data
+        tally = self._tally
+        tally.begin_wait(_clock())
+        try:
+            data = self._next_data()
+            tally.end_wait(_clock())
+            self._num_yielded += 1
+            return data
+        except BaseException as error:
+            self._epoch.tear(error)  # unless it is meant
+            tally.end_wait_empty(_clock())
+            raise
 
     def _next_data(self) -> Any:
         if self._epoch is None:
@@ -116,21 +160,27 @@ class Iterator(_Stock):
             super()._reset(loader, first_iter)
             return
         if self._epoch.has_failed:  # kept workers that were lost: the next epoch begins with new ones
-            self._epoch.close()
+            self._shutdown_workers()
             self._start(loader)
         _Base._reset(self, loader, first_iter)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
-        self._epoch.begin(self._sampler_iter.__next__)
+        next_index = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
+        with interruptions.held():
+            self._epoch.begin(next_index)
 
     def _shutdown_workers(self) -> None:
         if self._is_stock:
             super()._shutdown_workers()
-        elif self._epoch is not None:  # else it never came to life
-            self._shutdown = True
-            self._epoch.close()
+        elif self._epoch is not None and not self._shutdown:  # else it never came to life, or is over
+            with interruptions.held():
+                self._epoch.close()
+                self._shutdown = True
 
     def __del__(self) -> None:
-        self._shutdown_workers()
+        try:
+            self._shutdown_workers()
+        finally:  # again, if a signal came before it had begun: nobody else would end the workers
+            self._shutdown_workers()
 
 
 def why_not(loader: Any, iterator_type: type) -> str | None:
@@ -182,7 +232,14 @@ def _grow(recipe: Recipe, start_method: str) -> StemHandle:
         return grow(recipe)
 
 
-def _recipe_of(loader: Any, base_seed: int) -> Recipe:
+def _rescue(recipe: Recipe) -> StemHandle:
+    """A stem without the locks and threads of this process."""
+    from antifreeze.engine.backends.clean import grow_clean  # noqa: PLC0415 - most never need it
+
+    return grow_clean(recipe)
+
+
+def _recipe_of(loader: Any, base_seed: int, policy: Policy) -> Recipe:
     return Recipe(
         dataset=loader.dataset,
         collate_fn=loader.collate_fn,
@@ -191,6 +248,7 @@ def _recipe_of(loader: Any, base_seed: int) -> Recipe:
         base_seed=base_seed,
         num_workers=loader.num_workers,
         worker_threads=getattr(loader, "worker_threads", 1),
+        policy=policy,
     )
 
 

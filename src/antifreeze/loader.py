@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -11,7 +12,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from antifreeze.errors import ConfigError
 from antifreeze.iterator import Iterator
-from antifreeze.settings import Mode, mode
+from antifreeze.observe.accounts import account_of
+from antifreeze.observe.ledger import Ledger
+from antifreeze.observe.statistics import Statistics
+from antifreeze.settings import Mode, OnError, mode, options_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -19,11 +23,38 @@ T_co = TypeVar("T_co", covariant=True)
 class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`: the same arguments, the same batches, other workers.
 
+    What it takes beside torch's arguments matters where there are workers; with num_workers=0 all is torch's own. Where
+    None is given, a variable of the environment decides (`ANTIFREEZE_ON_ERROR` and so on), else the default.
+
     `worker_threads`: how many threads the pools of native libraries (OpenMP, BLAS) may use in each worker; None: as many
     as they like. torch itself uses one, as in torch's own workers.
+
+    `on_error`: what is done about a sample whose `dataset[i]` raises, or gives None to torch's default collate. "raise"
+    (the default); "skip": the batch becomes smaller by it, and a batch of which nothing is left does not come; "replace":
+    another sample takes its place, drawn by seed, the same on every run; `Retry(3, then="skip")`: it is fetched again
+    first, with random generators as they were. Errors of collate_fn, sampler and worker_init_fn are always raised.
+
+    `max_lost`: how many samples of an epoch may be skipped or replaced before that is an error: a count (20) or a fraction
+    (0.01), which is judged from 1000 samples on, or at the end of the epoch. Default: 0.1, a tenth.
+
+    `stall_after`: seconds after which a sample that is far slower than others, and blocked, is called stuck. Default: 10.
+
+    `sample_timeout`: seconds after which a sample at which workers are blocked is given up. Default: 300 while others
+    get on, 1800 if nothing does.
+
+    `hedge`: whether a second worker tries what another one is stuck at. Default: True.
+
+    `ledger_file`: where all that deviates from a calm run is written, as JSON lines. Default: nowhere.
     """
 
     worker_threads: int | None
+    on_error: OnError | None
+    max_lost: int | float | None
+    stall_after: float | None
+    sample_timeout: float | None
+    hedge: bool | None
+    ledger_file: str | os.PathLike[str] | None
+    _antifreeze_has_options = True
 
     def __init__(
         self,
@@ -46,6 +77,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         worker_threads: int | None = 1,
+        on_error: OnError | None = None,
+        max_lost: int | float | None = None,
+        stall_after: float | None = None,
+        sample_timeout: float | None = None,
+        hedge: bool | None = None,
+        ledger_file: str | os.PathLike[str] | None = None,
         **future: Any,
     ) -> None:
         if worker_threads is not None and worker_threads < 1:
@@ -55,6 +92,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 try_="worker_threads=1, or None for as many as libraries like",
             )
         self.worker_threads = worker_threads
+        self.on_error = on_error
+        self.max_lost = max_lost
+        self.stall_after = stall_after
+        self.sample_timeout = sample_timeout
+        self.hedge = hedge
+        self.ledger_file = ledger_file
         super().__init__(
             dataset,
             batch_size,
@@ -75,6 +118,17 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             in_order=in_order,
             **future,
         )
+        if mode() is not Mode.OFF:
+            options_of(self)  # one that cannot work is said now
+
+    @property
+    def ledger(self) -> Ledger:
+        """All that deviated from a calm run: every worker that was replaced, every sample that was fetched again, …"""
+        return account_of(self).ledger
+
+    def statistics(self) -> Statistics:
+        """Where the time has gone so far, and the slowest samples."""
+        return account_of(self).statistics()
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if self.num_workers == 0 or mode() is Mode.OFF:

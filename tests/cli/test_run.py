@@ -247,3 +247,80 @@ def test_a_python_that_the_hook_cannot_reach_is_refused(tmp_path: Path, flag: st
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert (ended.returncode, ended.stdout) == (2, ""), shlex.join(command)
     assert "PYTHONPATH" in ended.stderr
+
+
+# --- options of our own
+
+TELL_VARIABLES = """
+import json, os, sys
+print(json.dumps([sys.argv[1:], {name: value for name, value in os.environ.items() if name.startswith("ANTIFREEZE_")}]))
+"""
+
+
+def test_options_before_the_script_are_variables_to_it_and_what_follows_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tell.py").write_text(TELL_VARIABLES)
+    own = ["--on-error", "skip", "--retry=2", "--max-lost", "1%", "--stall-after", "2m", "--no-hedge", "--stats"]
+    command = [sys.executable, "-m", "antifreeze", "run", *own, "--ledger", "my.jsonl", "tell.py", "--retry", "9", "-h"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=True)
+    arguments, variables = json.loads(ended.stdout)
+    assert arguments == ["--retry", "9", "-h"]
+    expected = {
+        "ANTIFREEZE_ON_ERROR": "skip",
+        "ANTIFREEZE_RETRY": "2",
+        "ANTIFREEZE_MAX_LOST": "1%",
+        "ANTIFREEZE_STALL_AFTER": "2m",
+        "ANTIFREEZE_HEDGE": "0",
+        "ANTIFREEZE_STATS": "1",
+        "ANTIFREEZE_LEDGER": str(tmp_path / "my.jsonl"),
+    }
+    assert {name: variables.get(name) for name in expected} == expected
+
+
+def test_without_options_no_variable_is_set(run_script: RunScript, tmp_path: Path) -> None:
+    script = tmp_path / "tell.py"
+    script.write_text(TELL_VARIABLES)
+    plain, ours = (json.loads(run_script(script, via=via).check().stdout)[1] for via in ("python", "antifreeze"))
+    assert set(ours) == set(plain)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--on-error", "ignore"],
+        ["--retry", "-1"],
+        ["--retry=often"],
+        ["--max-lost", "200%"],
+        ["--stall-after", "soon"],
+        ["--ledger", ""],
+    ],
+    ids=" ".join,
+)
+def test_a_value_that_cannot_work_is_refused_before_the_script_starts(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("raise AssertionError")
+    assert words[0].split("=")[0] in refusal(capsys, "run", *words, str(tmp_path / "train.py"))
+
+
+def test_a_variable_that_cannot_work_is_refused_before_the_script_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.setenv("ANTIFREEZE_MAX_LOST", "few")
+    assert "ANTIFREEZE_MAX_LOST" in refusal(capsys, "run", str(tmp_path / "train.py"))
+
+
+@pytest.mark.parametrize("flag", run.FLAGS, ids=lambda flag: flag.name)
+def test_every_option_is_explained(flag: run.Flag, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["run", "--help"])
+    assert f"  {flag.name} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["run", "--retr", "3", "train.py"], ["run", "--retry"], ["run", "--no-hedge"]])
+def test_options_are_neither_guessed_nor_left_without_value_or_script(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "usage: antifreeze" in capsys.readouterr().err

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from antifreeze.engine.numbers import TicketNo, WorkerNo
+from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
 from antifreeze.engine.wire import channel as channel_module
 from antifreeze.engine.wire.channel import LARGEST, Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Born, Failed, Fork, Kill, Leave, Message
@@ -55,7 +55,7 @@ def fill_the_socket(end: Channel) -> int:
 
 def test_messages_arrive_whole_and_in_order(ends: Ends) -> None:
     ours, theirs = ends
-    sent = [Fork(WorkerNo(0)), Failed(TicketNo(1), b"x" * 3000), Leave(), Kill(5)]
+    sent = [Fork(WorkerNo(0), SeatNo(0)), Failed(TicketNo(1), b"x" * 3000), Leave(), Kill(5)]
     for message in sent:
         ours.send(message)
     assert [received(theirs) for _ in sent] == sent
@@ -93,12 +93,12 @@ def test_what_is_larger_than_a_page_does_not_go_through_the_socket(ends: Ends) -
 def test_descriptors_travel_and_stay_the_senders(ends: Ends) -> None:
     ours, theirs = ends
     read, write = os.pipe()
-    ours.send(Born(WorkerNo(0), 1), [write])
+    ours.send(Born(SeatNo(0), 1), [write])
     ours.send(Failed(TicketNo(0), b"x" * 2 * LARGEST), [write, read])
     first = theirs.receive()
     second = theirs.receive()
     assert first is not None and second is not None
-    assert (first[0], len(first[1])) == (Born(WorkerNo(0), 1), 1)
+    assert (first[0], len(first[1])) == (Born(SeatNo(0), 1), 1)
     assert len(second[1]) == 2
     os.write(first[1][0], b"through")
     assert os.read(second[1][1], 7) == b"through"
@@ -113,7 +113,7 @@ def test_what_the_socket_does_not_take_waits_and_leaves_in_order(ends: Ends) -> 
     ours, theirs = ends
     count = fill_the_socket(ours)
     read, write = os.pipe()
-    ours.send(Born(WorkerNo(0), 7), [write])
+    ours.send(Born(SeatNo(0), 7), [write])
     ours.send(Failed(TicketNo(1), b"y" * 2 * LARGEST))
     os.close(write)  # a copy of it waits in the outbox
     assert ours.has_unsent
@@ -124,7 +124,7 @@ def test_what_the_socket_does_not_take_waits_and_leaves_in_order(ends: Ends) -> 
     arrived = theirs.receive()
     assert arrived is not None
     message, own = arrived
-    assert message == Born(WorkerNo(0), 7)
+    assert message == Born(SeatNo(0), 7)
     os.write(own[0], b"!")
     assert os.read(read, 1) == b"!"
     assert received(theirs) == Failed(TicketNo(1), b"y" * 2 * LARGEST)
@@ -152,7 +152,7 @@ def test_closing_with_messages_unsent_leaves_no_descriptor() -> None:
     ours, theirs = open_ends()
     fill_the_socket(ours)
     read, write = os.pipe()
-    ours.send(Born(WorkerNo(0), 1), [read, write])
+    ours.send(Born(SeatNo(0), 1), [read, write])
     ours.send(Failed(TicketNo(0), b"x" * 2 * LARGEST))
     os.close(read)
     os.close(write)
@@ -165,7 +165,7 @@ def test_descriptors_that_nobody_received_go_with_the_connection() -> None:
     before = descriptors()
     ours, theirs = open_ends()
     read, write = os.pipe()
-    ours.send(Born(WorkerNo(0), 1), [read])
+    ours.send(Born(SeatNo(0), 1), [read])
     os.close(read)
     theirs.close()
     ours.close()
@@ -231,7 +231,7 @@ def test_send_all_returns_when_everything_is_sent() -> None:
 def test_a_process_without_descriptors_says_so(ends: Ends) -> None:
     ours, theirs = ends
     read, write = os.pipe()
-    ours.send(Born(WorkerNo(0), 1), [read, write])
+    ours.send(Born(SeatNo(0), 1), [read, write])
     gc.collect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in descriptors())

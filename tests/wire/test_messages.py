@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antifreeze.engine.arena.layout import Parcel
-from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.wire.messages import (
     Born,
+    Emptied,
     Exited,
     Failed,
     Filled,
@@ -20,6 +21,8 @@ from antifreeze.engine.wire.messages import (
     Kill,
     Leave,
     Message,
+    Mishap,
+    MishapKind,
     Resume,
     Settled,
     Unfit,
@@ -28,6 +31,7 @@ from antifreeze.engine.wire.messages import (
     encode,
 )
 
+MISHAP = Mishap("skipped", 2, "17", 1, "OSError: no such file", "  File …", "nothing else")
 EXAMPLES: list[Message] = [
     Work(TicketNo(7), [1, 2, 3], SlotNo(4), 1 << 20, (SlotNo(1), SlotNo(2))),
     Work(TicketNo(7), "a key", None, 0, ()),
@@ -38,12 +42,16 @@ EXAMPLES: list[Message] = [
     Work(TicketNo(7), b"bytes are an index too", None, 0, ()),
     Filled(TicketNo(7), Parcel(0, 128, 300, 48), b"", None, 1 << 20),
     Filled(TicketNo(7), Parcel(3, 128, 0, 0), b"a form", bytearray(b"a batch"), 0),
+    Filled(TicketNo(7), Parcel(3, 128, 0, 0), b"", None, 0, (MISHAP, MISHAP)),
     Failed(TicketNo(7), b"\x80\x05pickled"),
-    Fork(WorkerNo(3)),
+    Failed(TicketNo(7), b"\x80\x05pickled", 3, (MISHAP,)),
+    Emptied(TicketNo(7), (MISHAP,)),
+    Work(TicketNo(7), [1, 2], None, 0, (), is_replay=True, leave_out=(1,)),
+    Fork(WorkerNo(3), SeatNo(3)),
     Kill(4711),
-    Born(WorkerNo(3), 4711),
-    Exited(WorkerNo(3), 4711, -9),
-    Exited(WorkerNo(3), 4711, None),
+    Born(SeatNo(3), 4711),
+    Exited(SeatNo(3), 4711, -9),
+    Exited(SeatNo(3), 4711, None),
     Grow(),
     Grown(4711),
     Settled(("config.size is an int in the program",)),
@@ -96,3 +104,16 @@ def test_an_index_that_nobody_can_pickle_says_so() -> None:
 
 def test_a_message_about_a_usual_batch_is_small() -> None:
     assert len(encode(Work(TicketNo(1 << 40), list(range(1_000_000, 1_000_512)), SlotNo(9), 1 << 30, ()))) < 4096
+
+
+def test_what_did_not_go_wrong_takes_no_room_in_a_message() -> None:
+    calm = Filled(TicketNo(7), Parcel(3, 128, 0, 0), b"", None, 0)
+    assert len(encode(calm)) < len(encode(calm._replace(mishaps=(MISHAP,)))) - 50
+    assert b"Mishap" not in encode(calm)
+    work = Work(TicketNo(7), [1, 2], None, 0, ())
+    assert len(encode(work)) < len(encode(work._replace(leave_out=(1,))))
+
+
+def test_only_a_sample_that_is_missing_is_a_loss() -> None:
+    kinds = get_args(MishapKind)
+    assert [kind for kind in kinds if MISHAP._replace(kind=kind).is_loss] == ["skipped", "replaced"]

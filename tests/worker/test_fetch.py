@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch.utils.data import default_collate, default_convert
 
-from antifreeze.engine.arena.board import Step
+from antifreeze.engine.arena.board import Step, create
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.fetch import Fetcher
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.stopwatch import Stopwatch
 
 
 def fetcher(
@@ -24,7 +25,9 @@ def fetcher(
         num_workers=1,
         worker_threads=1,
     )
-    return Fetcher(recipe, room or (lambda *_: None), pulse or memoryview(bytearray(64)).cast("q"))
+    board = create()
+    board.close()
+    return Fetcher(recipe, room or (lambda *_: None), pulse or board.pulse, Stopwatch(board))
 
 
 class AtOnce:

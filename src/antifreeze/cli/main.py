@@ -19,6 +19,7 @@ COMMANDS = (run, demo)
 START_HERE = """\
 start here:
   antifreeze run train.py --epochs 3       your script as it is, every loader in it on our engine
+  antifreeze run --retry 2 train.py        samples that fail are tried again first; more: antifreeze run --help
   antifreeze demo                          see it work: no data, no GPU, under a minute
   python -m antifreeze run train.py        the same where `antifreeze` is not on PATH
 
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(execute=None)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
-        of_command = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        of_command = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP, allow_abbrev=False)
         command.add_arguments(of_command)
         of_command.set_defaults(execute=command.execute)
     return parser

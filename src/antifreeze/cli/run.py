@@ -1,8 +1,8 @@
-"""`antifreeze run SCRIPT [args]`: an unmodified script, every loader in it on our engine.
+"""`antifreeze run [options] SCRIPT [args]`: an unmodified script, every loader in it on our engine.
 
 This process becomes `python SCRIPT [args]`, with a directory of ours at the front of PYTHONPATH. So the script's
 `__main__`, `sys.argv`, exit status and tracebacks are its own, and the Python processes that it starts get the engine as
-well. What happens in them is in `bootstrap/sitecustomize.py`.
+well. What happens in them is in `bootstrap/sitecustomize.py`. The options of `run` are environment variables to them.
 """
 
 from __future__ import annotations
@@ -13,37 +13,91 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from antifreeze.errors import ConfigError
-from antifreeze.settings import mode
+from antifreeze.settings import environment, mode, read_variable
 
 NAME = "run"
 HELP = "run a script, every loader in it on our engine"
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "bootstrap"
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An option of `run`, and the variable that says the same to the script's loaders."""
+
+    name: str
+    variable: str
+    help: str
+    metavar: str | None = None
+    """What stands for its value in the help; None: it has none."""
+    means: str = "1"
+    """What it means to the variable, if it has no value of its own."""
+
+    @property
+    def attribute(self) -> str:
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+FLAGS = (
+    Flag("--on-error", "ANTIFREEZE_ON_ERROR", "what becomes of a sample that fails: raise, skip or replace", "WHAT"),
+    Flag("--retry", "ANTIFREEZE_RETRY", "fetch a sample that fails again, up to N times, before that", "N"),
+    Flag(
+        "--max-lost", "ANTIFREEZE_MAX_LOST", "samples of an epoch that may be skipped or replaced: 20 or 1%%", "LIMIT"
+    ),
+    Flag("--stall-after", "ANTIFREEZE_STALL_AFTER", "call a blocked sample stuck after this time: 10s or 2m", "TIME"),
+    Flag("--no-hedge", "ANTIFREEZE_HEDGE", "no second worker for what another one is stuck at", means="0"),
+    Flag("--ledger", "ANTIFREEZE_LEDGER", "write all that deviates from a calm run to FILE, as JSON lines", "FILE"),
+    Flag("--stats", "ANTIFREEZE_STATS", "print where the time went when the script ends"),
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "antifreeze run SCRIPT [arguments of the script]"
+    parser.usage = "antifreeze run [options] SCRIPT [arguments of the script]"
+    for flag in FLAGS:
+        if flag.metavar is None:
+            parser.add_argument(flag.name, action="store_const", const=flag.means, help=flag.help)
+        else:
+            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help)
     parser.add_argument("script", metavar="SCRIPT", help="a Python file; all that follows it belongs to the script")
 
 
 def part_from_script(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Part our words from those of the script, which must not reach argparse: it would take -h, -- and the like."""
-    if len(words) < 2 or words[0] != NAME or words[1].startswith("-"):
+    if not words or words[0] != NAME:
         return list(words), []
-    return list(words[:2]), list(words[2:])
+    with_value = {flag.name for flag in FLAGS if flag.metavar is not None}
+    script = 1
+    while script < len(words) and words[script].startswith("-"):
+        script += 2 if words[script] in with_value else 1
+    return list(words[: script + 1]), list(words[script + 1 :])
 
 
 def execute(arguments: argparse.Namespace) -> NoReturn:
     mode()  # a bad ANTIFREEZE is said now, not by the script's first import of torch
+    environ = {**os.environ, **as_variables(arguments)}
+    environment(environ)  # likewise
     check_runnable(Path(arguments.script))
     check_hook_reaches_python()
     become(
         [sys.executable, *interpreter_flags(), arguments.script, *arguments.script_arguments],
-        environ=with_hook(os.environ),
+        environ=with_hook(environ),
     )
+
+
+def as_variables(arguments: argparse.Namespace) -> dict[str, str]:
+    """What our options are as environment variables; a value that cannot work is refused."""
+    given = {flag: getattr(arguments, flag.attribute) for flag in FLAGS}
+    variables = {}
+    for flag, text in given.items():
+        if text is not None:
+            value = read_variable(flag.variable, text, where=flag.name)
+            # The script may change its directory before it looks.
+            variables[flag.variable] = str(value.absolute()) if isinstance(value, Path) else text
+    return variables
 
 
 def check_runnable(script: Path) -> None:

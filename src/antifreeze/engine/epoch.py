@@ -1,13 +1,14 @@
 """The path of a batch, from the trainer's point of view: plan → dispatch → send → … → deliver → release. Start here.
 
 An `Epoch` serves one iterator: one pass over the data, or several when its workers are kept. All of it happens inside
-`next_batch()`, in the thread that calls it; there is no other thread and no queue.
+`next_batch()`, in the thread that calls it; there is no other thread and no queue. What becomes of workers that are lost
+or stuck is the supervisor's business.
 """
 
 from __future__ import annotations
 
 import functools
-import signal
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,38 +16,37 @@ from typing import Any, NamedTuple, NoReturn
 
 from torch._utils import ExceptionWrapper
 
+from antifreeze.engine import wording
 from antifreeze.engine.arena.arena import Arena
-from antifreeze.engine.arena.board import Pulse, Snapshot, Step
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.views import read_letter
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.crossing import results
 from antifreeze.engine.flow.delivery import Arrival, Delivery
 from antifreeze.engine.flow.dispatch import Dispatch
-from antifreeze.engine.flow.history import History
-from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.flow.mishap import Losses
+from antifreeze.engine.numbers import SlotNo, TicketNo
+from antifreeze.engine.orders import Orders
 from antifreeze.engine.plan.ticket import Plan, Ticket
-from antifreeze.engine.pool.pool import Heard, Lost, Pool, StemSaid
-from antifreeze.engine.supervise.recovery import Recovery, Verdict
-from antifreeze.engine.wire.messages import Failed, Filled, Resume, Settled, Unfit, Work
-from antifreeze.errors import InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
+from antifreeze.engine.pool.pool import Gone, Happening, Heard, Lost, Pool, StemSaid
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.supervise.recovery import Recovery
+from antifreeze.engine.supervise.watchdog import Watchdog
+from antifreeze.engine.supervisor import Rescue, Supervisor
+from antifreeze.engine.times import Times
+from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Mishap, Settled, Unfit
+from antifreeze.engine.witness import Witness
+from antifreeze.errors import InternalError, SampleFailed
+from antifreeze.observe.accounts import Account
 from antifreeze.observe.say import say_once
+from antifreeze.settings import Options
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
-# Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
-LOOK_EVERY = 16
-_OWN_FAULT = {
-    signal.SIGSEGV,
-    signal.SIGABRT,
-    signal.SIGBUS,
-    signal.SIGFPE,
-    signal.SIGILL,
-    signal.SIGTRAP,
-    signal.SIGSYS,
-}
 
 
 class Full(NamedTuple):
@@ -67,42 +67,93 @@ class Letter(NamedTuple):
     find: results.Find
 
 
+class Raised(NamedTuple):
+    """There is no batch: the user's code raised."""
+
+    error: bytes
+    find: results.Find
+    position: int
+    """Of the sample that it was; -1: no sample of its own."""
+    pid: int | None
+
+
 class Unsent(NamedTuple):
     """A ticket that could not be sent to its worker."""
 
     error: Exception
 
 
-Outcome = Full | Letter | Failed | Unsent
+class Nothing(NamedTuple):
+    """There is no batch: all of its samples were left out, as the user wants it."""
+
+
+Outcome = Full | Letter | Raised | Unsent | Nothing
 
 
 class Epoch:
     """Moves tickets out and batches back."""
 
-    def __init__(self, pool: Pool, arena: Arena, *, workers: int, window: int) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        arena: Arena,
+        *,
+        workers: int,
+        window: int,
+        options: Options,
+        account: Account,
+        witness: Witness,
+        rescue: Rescue | None = None,
+    ) -> None:
         self._pool = pool
         self._arena = arena
         self._plan = Plan(workers=workers)
         self._dispatch = Dispatch(window=window)
         self._delivery: Delivery[Outcome] = Delivery()
-        self._leases: dict[TicketNo, SlotNo | None] = {}
-        self._history = History()
-        self._snapshots: dict[WorkerNo, Snapshot] = {}
-        """Of workers that are gone: what the next of their number began with."""
-        self._recovery = Recovery(workers=workers)
+        self._orders = Orders(pool, arena)
+        self._orders.quarantined = account.quarantined
+        watchdog = Watchdog(
+            stall_after_s=options.stall_after_s,
+            one_blocked_s=options.one_blocked_s,
+            all_blocked_s=options.all_blocked_s,
+        )
+        self._chronicle = Chronicle(account.ledger, watchdog, witness)
+        self._supervisor = Supervisor(
+            pool,
+            self._orders,
+            self._delivery,
+            recovery=Recovery(workers=workers),
+            watchdog=watchdog,
+            witness=witness,
+            chronicle=self._chronicle,
+            rescue=rescue,
+            hedges=options.hedge,
+            quarantines=options.policy.then != "raise",
+        )
+        self._times = Times(account.tally)
+        account.sources.add(self)
+        self._is_strict = options.policy.is_strict
+        self._losses = Losses(options.policy.max_lost)
+        self._lost: dict[TicketNo, list[Mishap]] = {}
+        """Samples that were left out or replaced, by tickets that have not been delivered yet."""
         self._window = window
         self._can_wait_for_one = window <= MOST_UNHEARD * workers
-        self._failure: Callable[[], Exception] | None = None
+        self._failure: Failure | None = None
+        self._tear: Failure | None = None
+        self._meant = 0
+        """The `id` of the error that was last raised on purpose; not the error, whose traceback would hold this epoch."""
 
     @property
     def has_failed(self) -> bool:
         """Whether this epoch, and any that would follow it, can give no more batches."""
-        return self._failure is not None
+        return self._failure is not None or self._tear is not None
 
     def begin(self, next_index: Callable[[], Any]) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made."""
         for arrival in self._delivery.break_off():
             self._throw_away(arrival)
+        self._losses.begin()
+        self._lost.clear()
         self._plan.begin(next_index)
         for _ in range(self._window):
             self._plan_one()
@@ -112,27 +163,32 @@ class Epoch:
         """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
         if self._pool.is_abandoned:
             raise RuntimeError("this iterator belongs to the process that made it; its workers do not hear this one")
-        while not self._delivery.has_next():
-            if self._failure is not None:
-                raise self._failure()
-            ticket = self._delivery.next_ticket()
-            if ticket is None:
-                raise StopIteration
-            self._hear_from(ticket)
-        self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
-        try:
+        if self._tear is not None:  # also if later batches are there: an earlier one may be lost
+            raise self._tear()
+        self._meant = 0
+        while True:
+            while not self._delivery.has_next():
+                if self._failure is not None:
+                    raise self._failure()
+                ticket = self._delivery.next_ticket()
+                if ticket is None:
+                    self._end_pass()
+                    raise StopIteration
+                self._hear_from(ticket)
+            self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
             self._dispatch.done()
             if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
                 self._send_work()
             batch, error = self._open(arrival)
             self._send_work()
-        except BaseException as interruption:
-            self._tear(interruption)
-            raise
-        if error is not None:
-            raise error
-        return batch
+            if not self._is_strict:
+                self._count_losses(arrival.ticket)
+            if error is not None:
+                self._meant = id(error)
+                raise error
+            if type(arrival.outcome) is not Nothing:
+                return batch
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
@@ -140,92 +196,138 @@ class Epoch:
             self._failure = functools.partial(RuntimeError, "the workers of this iterator have been shut down")
         self._delivery.break_off()
         self._pool.stop()
+        self.read_times()
         self._arena.close()
 
+    def read_times(self) -> None:
+        """Add what workers have spent so far to the loader's tally."""
+        for worker in (*self._pool.workers, *self._pool.hedges.values()):
+            self._times.read(worker)
+
     def _plan_one(self) -> None:
-        ticket = self._plan.draw()
+        try:
+            ticket = self._plan.draw()
+        except Exception as error:  # of the sampler, unless a signal came while it was asked
+            if not interruptions.is_of_a_handler(error):
+                self._meant = id(error)
+            raise
         if ticket is not None:
             self._delivery.expect(ticket)
             self._dispatch.add(ticket)
 
     def _send_work(self) -> None:
-        while (ticket := self._dispatch.next_to_send()) is not None:
-            if self._send(ticket) and self._history.note_sent(ticket) % LOOK_EVERY == 0:
-                self._forget_what_is_safe(ticket.worker)
+        while (self._supervisor.most_busy is None or self._may_send()) and (
+            ticket := self._dispatch.next_to_send()
+        ) is not None:
+            self._orders.give(ticket)
+        if self._orders.unsent:
+            self._note_unsent()
 
-    def _send(self, ticket: Ticket) -> bool:
-        lease = self._arena.lease(ticket.worker)
-        self._leases[ticket.number] = lease.slot
-        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
-        try:
-            self._pool.send(ticket.worker, work, () if lease.descriptor is None else (lease.descriptor,))
-        except Exception as error:  # an index that cannot be pickled, or no descriptor left: raised in its turn
-            del self._leases[ticket.number]
-            self._arena.undo(lease, ticket.worker)
+    def _may_send(self) -> bool:
+        """Whether the worker that comes next may be at work beside those that are."""
+        ticket = self._dispatch.peek()
+        if ticket is None or self._supervisor.most_busy is None:
+            return True
+        is_at_work = bool(self._pool.workers[ticket.worker].leases)
+        return self._orders.busy_workers() + (not is_at_work) <= self._supervisor.most_busy
+
+    def _note_unsent(self) -> None:
+        while self._orders.unsent:
+            ticket, error = self._orders.unsent.popleft()
             self._arrive(ticket.number, Unsent(error))
-            return False
-        return True
-
-    def _forget_what_is_safe(self, worker: WorkerNo) -> None:
-        """What was done before the last snapshot will not have to be done again."""
-        number = self._pool.workers[worker].board.latest_ticket()
-        if number is not None:
-            self._history.forget_before(worker, number)
 
     def _hear_from(self, expected: Ticket) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
-        try:
-            heard = self._pool.try_receive(expected.worker)
-            if heard is not None:
-                self._receive(heard)
-                return
-            # One that has not been sent waits for room, which any worker can make.
-            awaited = expected.worker if self._can_wait_for_one and expected.number in self._leases else None
-            happened = deque(self._pool.wait(awaited, deadline=time.monotonic() + SLICE_S))
-            try:
-                while happened:
-                    self._react_to(happened.popleft())
-            finally:
-                self._pool.put_back(happened)
-        except BaseException as interruption:
-            self._tear(interruption)
-            raise
+        worker = self._pool.workers[expected.worker]
+        heard = self._pool.try_receive(worker)
+        if heard is not None:
+            self._receive(heard)
+            return
+        # One that has not been sent waits for room, which any worker can make; one with a hedge can come from either.
+        only_one = self._can_wait_for_one and expected.number in worker.leases and not self._pool.hedges
+        began = time.monotonic()
+        self._take_in(self._pool.wait(worker if only_one else None, deadline=began + SLICE_S))
+        waited_s = time.monotonic() - began
+        if waited_s >= SLICE_S:
+            self._take_in(self._pool.wait(None, deadline=began))  # what others have said meanwhile
+            # A suspended machine, or a stopped trainer, must not count for more than the slice that it was.
+            self._fail_if(self._supervisor.look(passed_s=SLICE_S))
 
-    def _react_to(self, happening: Heard | Lost | StemSaid) -> None:
+    def _take_in(self, happenings: Sequence[Happening]) -> None:
+        happened = deque(happenings)
+        try:
+            while happened:
+                self._react_to(happened.popleft())
+        finally:
+            self._pool.put_back(happened)
+
+    def _react_to(self, happening: Happening) -> None:
         match happening:
             case Heard():
                 self._receive(happening)
-            case Lost():
-                self._recover(happening)
-            case StemSaid(Settled(differing)):
+            case Lost(worker):
+                self._times.read(worker)
+                if self._pool.is_served_by(worker):  # else it has been dismissed since
+                    self._fail_if(self._supervisor.recover(happening))
+            case Gone(worker):
+                self._times.read(worker)
+                self._orders.confirm_death(worker)
+            case StemSaid(_, Settled(differing)):
                 for difference in differing:
                     say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
-            case StemSaid(Unfit(error)):
-                self._fail(functools.partial(self._load_error, error))
+            case StemSaid(stem, Unfit(error)):
+                self._fail_if(functools.partial(_load_error, error, stem.find))
 
-    def _tear(self, interruption: BaseException) -> None:
-        """Something broke in (Ctrl-C, say) where a message may have got lost: better an error than a wait for it."""
-        if self._failure is None and not self._pool.is_waiting:
-            text = f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on"
-            self._failure = functools.partial(RuntimeError, text)
+    def tear(self, interruption: BaseException) -> None:
+        """Something broke in (Ctrl-C, say) where a batch may have got lost: better an error than a gap or a wait for it."""
+        is_meant = isinstance(interruption, StopIteration) or id(interruption) == self._meant
+        if self.has_failed or is_meant or self._pool.is_waiting or self._pool.is_abandoned:
+            return
+        text = f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on"
+        self._tear = functools.partial(RuntimeError, text)
 
     def _receive(self, heard: Heard) -> None:
-        message = heard.message
+        worker, message, descriptors = heard
+        if not self._pool.is_served_by(worker):  # it has been dismissed since it said this
+            for fd in descriptors:
+                os.close(fd)
+            return
         if isinstance(message, Filled):
             outcome: Outcome = self._take_batch(message, heard)
         elif isinstance(message, Failed):
-            self._take_back(message.ticket)
-            outcome = message
+            self._orders.take_back(worker, message.ticket)
+            outcome = Raised(message.error, worker.stem.find, message.position, worker.known_pid)
+        elif isinstance(message, Emptied):
+            self._orders.take_back(worker, message.ticket)
+            outcome = Nothing()
         else:
-            raise InternalError(f"worker {heard.worker} said {message!r}")
-        self._recovery.note_done(message.ticket)
+            raise InternalError(f"worker {worker.number} said {message!r}")
+        if message.mishaps:
+            self._note_mishaps(worker, message.ticket, message.mishaps)
+        self._supervisor.note_done(worker, message.ticket)
         self._arrive(message.ticket, outcome)
+        if self._supervisor.most_busy is not None:
+            self._send_work()  # a worker that has nothing to do makes room for another
 
-    def _take_back(self, ticket: TicketNo) -> None:
-        """Nothing has been put into the slot of this ticket."""
-        leased = self._leases.pop(ticket)
-        if leased is not None:
-            self._arena.hand_back(leased)
+    def _note_mishaps(self, worker: Worker, number: TicketNo, mishaps: Sequence[Mishap]) -> None:
+        ticket = self._delivery.ticket(number)
+        if ticket is None:
+            raise InternalError(f"mishaps of ticket {number}, which is not under way")
+        self._chronicle.note_mishaps(worker, ticket, mishaps)
+        self._lost[number] = [mishap for mishap in mishaps if mishap.is_loss]
+
+    def _count_losses(self, ticket: Ticket) -> None:
+        """Nobody shall train on a part of the data without noticing."""
+        samples = len(ticket.index) if isinstance(ticket.index, list | tuple) else 1
+        lost = self._lost.pop(ticket.number, [])
+        self._losses.note(delivered=samples - len(lost), lost=len(lost))
+        if lost and self._losses.judge():
+            last = f"{lost[-1].sample}: {lost[-1].exception}"
+            self._fail(functools.partial(self._losses.error, last=last))
+
+    def _end_pass(self) -> None:
+        if not self._is_strict and self._losses.judge(at_end=True):
+            self._fail(self._losses.error)
 
     def _arrive(self, ticket: TicketNo, outcome: Outcome) -> None:
         stale = self._delivery.arrive(ticket, outcome)
@@ -234,20 +336,21 @@ class Epoch:
             self._send_work()
 
     def _take_batch(self, message: Filled, heard: Heard) -> Full | Letter:
-        ticket, parcel, definition, body, made_bytes = message
-        leased = self._leases.pop(ticket)
-        form = self._arena.form_of(heard.worker, parcel.form, definition)
-        find = self._pool.workers[heard.worker].stem.find
+        ticket, parcel, definition, body, made_bytes = message[:5]
+        worker = heard.worker
+        leased = worker.leases.pop(ticket)
+        form = self._arena.form_of(worker.seat, parcel.form, definition)
+        find = worker.stem.find
         if body is not None:
-            self._arena.pass_over(leased, heard.worker)
+            self._arena.pass_over(leased, worker.seat)
             return Letter(body, parcel, form, find)
         if made_bytes:
-            slot = self._arena.adopt(heard.descriptors[0], made_bytes, heard.worker, instead_of=leased)
+            slot = self._arena.adopt(heard.descriptors[0], made_bytes, worker.seat, instead_of=leased)
             self._fit_window(made_bytes)
             return Full(slot, parcel, form, find)
         if leased is None:
             raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
-        self._arena.fill(leased, heard.worker)
+        self._arena.fill(leased, worker.seat)
         return Full(leased, parcel, form, find)
 
     def _fit_window(self, slot_bytes: int) -> None:
@@ -265,80 +368,45 @@ class Epoch:
 
     def _open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
         """The batch, or the error to raise in its place."""
-        ticket, outcome = arrival.ticket, arrival.outcome
-        if isinstance(outcome, Full | Letter):
-            try:
-                if isinstance(outcome, Letter):
-                    return read_letter(*outcome), None
-                return self._arena.open(*outcome), None
-            except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
-                error = why
-        else:
-            error = outcome.error if isinstance(outcome, Unsent) else self._load_error(outcome.error)
+        ticket, outcome = arrival
+        pid, position = self._pool.workers[ticket.worker].known_pid, -1
+        match outcome:
+            case Letter() | Full():
+                try:
+                    return (read_letter(*outcome) if isinstance(outcome, Letter) else self._arena.open(*outcome)), None
+                except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
+                    if interruptions.is_of_a_handler(why):
+                        raise
+                    error = why
+            case Raised(raw, find, position, pid):
+                error = _load_error(raw, find)
+            case Unsent(error):
+                pass
+            case Nothing():
+                return None, None
         if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
             error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error))
-        pid = self._pool.workers[ticket.worker].known_pid
-        error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), batch {ticket.batch}, {_indices(ticket)}")
+        error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
         return None, error
 
-    def _load_error(self, raw: bytes) -> Exception:
-        try:
-            error = results.load(raw, self._pool.stem.find)
-        except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
-            return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
-        return _unwrap(error) if isinstance(error, ExceptionWrapper) else error
-
-    def _recover(self, lost: Lost) -> None:
-        """Have another worker do what this one has not done, from where its generators were; or give up, and say why."""
-        board = self._pool.workers[lost.worker].board
-        pulse = board.read_pulse()
-        snapshot = board.latest() or self._snapshots.get(lost.worker)
-        undone = [ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker]
-        verdict = self._recovery.judge(lost.worker, _suspected(pulse, undone))
-        for ticket in undone:
-            slot = self._leases.pop(ticket.number, None)
-            if slot is not None:
-                self._arena.lose_writer(slot)
-                self._arena.confirm_death(slot)  # which a process's end is
-        self._arena.forget_worker(lost.worker)
-        if verdict is not Verdict.REPLACE:
-            self._fail(self._loss(lost, pulse, verdict))
-        say_once(f"{_what(lost)} antifreeze: {_place(pulse, undone)}; another worker does its work again")
-        self._pool.replace(lost.worker)
-        if snapshot is not None:
-            self._snapshots[lost.worker] = snapshot
-            self._history.forget_before(lost.worker, snapshot.ticket)
-            self._pool.send(lost.worker, Resume(snapshot.state))
-        numbers = {ticket.number for ticket in undone}
-        for ticket in self._history.of(lost.worker):
-            if ticket.number in numbers:
-                self._send(ticket)
-            else:
-                self._pool.send(lost.worker, Work(ticket.number, ticket.index, None, 0, (), is_replay=True))
-
-    def _fail(self, failure: Callable[[], Exception]) -> NoReturn:
+    def _fail_if(self, failure: Failure | None) -> None:
         """Work is lost with no way to get it done: nothing that would come after it is given out."""
-        self._failure = failure  # not the error itself: with its traceback it would hold this epoch
+        if failure is not None:
+            self._fail(failure)
+        self._note_unsent()  # what was to be done again
+
+    def _fail(self, failure: Failure) -> NoReturn:
+        self._failure = failure
         self._pool.stop()
         raise failure()
 
-    def _loss(self, lost: Lost, pulse: Pulse, verdict: Verdict) -> Callable[[], WorkerLost]:
-        undone = [ticket for ticket in self._delivery.outstanding() if ticket.worker == lost.worker]
-        had = next((ticket for ticket in undone if ticket.number == pulse.ticket), None)
-        if verdict is Verdict.POISON:
-            why = f"{self._recovery.ends_at(lost.worker, pulse)} workers have ended there"
-        else:
-            why = "workers end faster than anything gets done"
-        return functools.partial(
-            _kind_of(lost),
-            _what(lost),
-            where=f"worker {lost.worker}, {_place(pulse, undone)}",
-            why=why,
-            worker=int(lost.worker),
-            pid=lost.pid or -1,
-            exitcode=lost.exitcode,
-            batch=had.batch if had else None,
-        )
+
+def _load_error(raw: bytes, find: results.Find) -> Exception:
+    try:
+        error = results.load(raw, find)
+    except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
+        return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
+    return _unwrap(error) if isinstance(error, ExceptionWrapper) else error
 
 
 def _unwrap(wrapper: ExceptionWrapper) -> Exception:
@@ -348,53 +416,3 @@ def _unwrap(wrapper: ExceptionWrapper) -> Exception:
     except Exception as error:  # this is what it is for
         return error.with_traceback(None)
     raise InternalError("torch's ExceptionWrapper did not raise")
-
-
-def _kind_of(lost: Lost) -> type[WorkerLost]:
-    killed = lost.exitcode is not None and lost.exitcode < 0 and -lost.exitcode not in _OWN_FAULT
-    return WorkerKilled if killed else WorkerCrashed
-
-
-def _what(lost: Lost) -> str:
-    """torch's own words first: people search for them."""
-    if lost.pid is None:
-        return f"DataLoader worker {lost.worker} exited unexpectedly: its stem ended before it was born"
-    if lost.exitcode is not None and lost.exitcode < 0:
-        name = signal.strsignal(-lost.exitcode) or f"signal {-lost.exitcode}"
-        return f"DataLoader worker (pid {lost.pid}) is killed by signal: {name}."
-    code = "an exit code that nobody could read" if lost.exitcode is None else f"exit code {lost.exitcode}"
-    return f"DataLoader worker (pid(s) {lost.pid}) exited unexpectedly with {code}"
-
-
-def _suspected(pulse: Pulse, undone: Sequence[Ticket]) -> Pulse:
-    """What a worker was at, as far as it can be to blame: a ticket that has been done before is not."""
-    is_done = pulse.ticket is not None and all(ticket.number != pulse.ticket for ticket in undone)
-    return pulse._replace(step=Step.IDLE) if is_done and pulse.step is not Step.STARTING else pulse
-
-
-def _place(pulse: Pulse, undone: Sequence[Ticket]) -> str:
-    """Where a worker was when it ended, in the user's terms."""
-    ticket = next((ticket for ticket in undone if ticket.number == pulse.ticket), None)
-    match pulse.step:
-        case Step.STARTING:
-            return "while it was starting"
-        case Step.IDLE:
-            return "between batches"
-        case _ if ticket is None:
-            return "at a batch that had been delivered"
-        case Step.FETCHING if pulse.position >= 0 and isinstance(ticket.index, list | tuple):
-            return f"batch {ticket.batch}, sample {ticket.index[pulse.position]!r}"
-        case Step.FETCHING:
-            return f"batch {ticket.batch}, {_indices(ticket)}"
-        case Step.COLLATING:
-            return f"batch {ticket.batch}, while it was collated"
-        case _:
-            return f"batch {ticket.batch}, while it was written"
-
-
-def _indices(ticket: Ticket) -> str:
-    index = ticket.index
-    if not isinstance(index, list | tuple):
-        return f"sample {index!r}"
-    shown = ", ".join(map(repr, index[:8])) + (", …" if len(index) > 8 else "")
-    return f"samples {shown}"

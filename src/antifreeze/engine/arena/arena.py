@@ -22,7 +22,7 @@ from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
 from antifreeze.engine.arena.views import read_batch
-from antifreeze.engine.numbers import SlotNo, WorkerNo
+from antifreeze.engine.numbers import SeatNo, SlotNo
 
 # A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.
 SPARE = 3
@@ -68,8 +68,8 @@ class Arena:
         self._segments: dict[SlotNo, Segment] = {}
         self._tags: dict[SlotNo, _Tag] = {}
         self._released: deque[_Tag] = deque()
-        self._forms: dict[tuple[WorkerNo, int], Form] = {}
-        self._letters: defaultdict[WorkerNo, int] = defaultdict(int)
+        self._forms: dict[tuple[SeatNo, int], Form] = {}
+        self._letters: defaultdict[SeatNo, int] = defaultdict(int)
         _arenas.add(self)
 
     @property
@@ -87,7 +87,7 @@ class Arena:
         """Whether any slot is free."""
         return self._books.has_free
 
-    def lease(self, worker: WorkerNo) -> Lease:
+    def lease(self, worker: SeatNo) -> Lease:
         """A place for one batch of this worker."""
         if self._released:
             self._collect()
@@ -103,7 +103,7 @@ class Arena:
         books.add_home(slot, worker)
         return Lease(slot, segment.size, segment.fd, forget)
 
-    def undo(self, lease: Lease, worker: WorkerNo) -> None:
+    def undo(self, lease: Lease, worker: SeatNo) -> None:
         """The worker has never heard of this lease."""
         self._books.put_back_forgettable(worker, lease.forget)
         if lease.slot is not None:
@@ -116,24 +116,24 @@ class Arena:
         self._books.move(slot, Event.RETURN)
         self._trim(slot)
 
-    def form_of(self, worker: WorkerNo, number: int, definition: bytes) -> Form | None:
+    def form_of(self, worker: SeatNo, number: int, definition: bytes) -> Form | None:
         """The form that the worker calls by this number, which it defines when it first does; None: it has none."""
         if definition:
             self._forms[worker, number] = Form(definition)
         return self._forms[worker, number] if number else None
 
-    def fill(self, slot: SlotNo, worker: WorkerNo) -> None:
+    def fill(self, slot: SlotNo, worker: SeatNo) -> None:
         """The worker has put a whole batch into this slot."""
         self._letters[worker] = 0
         self._books.move(slot, Event.FILL)
 
-    def pass_over(self, slot: SlotNo | None, worker: WorkerNo) -> None:
+    def pass_over(self, slot: SlotNo | None, worker: SeatNo) -> None:
         """The worker's batch was so small that it came in the message; whatever slot it was given is free."""
         self._letters[worker] += 1
         if slot is not None:
             self.hand_back(slot)
 
-    def adopt(self, fd: int, size: int, worker: WorkerNo, *, instead_of: SlotNo | None) -> SlotNo:
+    def adopt(self, fd: int, size: int, worker: SeatNo, *, instead_of: SlotNo | None) -> SlotNo:
         """The worker has made this memory, and filled it, because what it was given was too small or nothing at all."""
         self._letters[worker] = 0
         segment = Segment(fd, size)
@@ -170,7 +170,7 @@ class Arena:
         self._books.move(slot, Event.CONFIRM_DEATH)
         self._trim(slot)
 
-    def forget_worker(self, worker: WorkerNo) -> None:
+    def forget_worker(self, worker: SeatNo) -> None:
         """A worker is gone; the next of its number knows nothing of slots and forms."""
         self._books.forget_worker(worker)
         self._letters.pop(worker, None)

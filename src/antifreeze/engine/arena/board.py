@@ -1,14 +1,28 @@
-"""A worker's board: what it is doing now, and what its generators were like a moment ago, in memory that survives it.
+"""A worker's board: what it is doing now, how long it has taken, what its generators were like a moment ago, and its
+last words, in memory that survives it.
 
-The worker writes, the trainer reads. What it is doing (its *pulse*) is three words, written before every sample. The
-snapshots take turns in two places: while one is being written the other is whole, whenever the worker is killed.
+The worker writes, the trainer reads, at any time. What it is doing (its *pulse*) is three words, written before every
+sample. The snapshots take turns in two places: while one is being written the other is whole, whenever the worker is
+killed. Text comes after everything else and makes the board longer: Python stacks, written by signal handlers, which can
+do no more than write into a descriptor.
+
+::
+
+    bytes 0 .. 63     pulse
+    .. 127            times: sums, and the longest
+    .. 927            the slowest samples
+    1 KiB ..          first snapshot
+    64 KiB ..         second snapshot
+    128 KiB ..        text
 """
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 from typing import NamedTuple
 
+from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.numbers import TicketNo
@@ -18,6 +32,14 @@ _PULSE_WORDS = 8
 _PLACES = (1 << 10, SIZE // 2)
 _HEAD_WORDS = 3
 _ROOM = SIZE // 2 - (1 << 10) - 8 * _HEAD_WORDS
+_TIME_WORDS = 8
+_SLOWEST = 8 * (_PULSE_WORDS + _TIME_WORDS)
+_NAME_BYTES = 56
+_ROW_BYTES = 3 * 8 + _NAME_BYTES
+SLOWEST = 10
+"""How many of the slowest samples are remembered."""
+# Stacks of a hundred threads, the most that Python writes, take about a megabyte; a loop of crashes takes no more of us.
+MOST_TEXT = 1 << 20
 
 
 class Step(IntEnum):
@@ -39,6 +61,32 @@ class Pulse(NamedTuple):
     """Which sample of the batch, counted from 0; -1: none of them, or all (`__getitems__`)."""
 
 
+class Slow(NamedTuple):
+    """One of the slowest samples of a worker, or a batch of which only the whole was timed."""
+
+    ns: int
+    ticket: TicketNo
+    position: int
+    """Which sample of the batch, counted from 0; -1: the whole batch."""
+    asked: str
+    """What the dataset was asked for, as `repr` shows it, cut short."""
+
+
+class Timing(NamedTuple):
+    """Where a worker's time has gone so far."""
+
+    fetch_ns: int
+    collate_ns: int
+    transfer_ns: int
+    samples: int
+    batches: int
+    longest_fetch_ns: int
+    """The longest time between two ticks of the pulse while fetching: a sample, or a batch where only that was timed."""
+    longest_collate_ns: int
+    slowest: tuple[Slow, ...]
+    """The slowest first."""
+
+
 class Snapshot(NamedTuple):
     """The state of the generators before a ticket."""
 
@@ -55,6 +103,8 @@ class Board:
         self._turn = 0
         self.pulse = self._words[:_PULSE_WORDS]
         """[step, ticket + 1, position + 1], to be written in the worker's own loop: nanoseconds matter there."""
+        self.times = self._words[_PULSE_WORDS : _PULSE_WORDS + _TIME_WORDS]
+        """The first seven parts of a `Timing`, in that order, to be written by the worker's stopwatch."""
 
     @classmethod
     def over(cls, fd: int) -> Board:
@@ -99,6 +149,40 @@ class Board:
         newest = max((place // 8 for place in _PLACES), key=lambda head: self._words[head])
         return TicketNo(self._words[newest + 1]) if self._words[newest] else None
 
+    def write_slow(self, row: int, slow: Slow) -> None:
+        """Put one of the slowest into this row of the table."""
+        head = (_SLOWEST + row * _ROW_BYTES) // 8
+        name = 8 * (head + 3)
+        self._words[head] = 0  # not to be read now
+        self.segment.view[name : name + _NAME_BYTES] = _cut(slow.asked).ljust(_NAME_BYTES, b"\0")
+        self._words[head + 1] = slow.ticket + 1
+        self._words[head + 2] = slow.position + 1
+        self._words[head] = slow.ns
+
+    def read_timing(self) -> Timing:
+        """Where the time has gone; also of a worker that is dead."""
+        rows = (self._read_slow(row) for row in range(SLOWEST))
+        slowest = sorted((row for row in rows if row is not None), reverse=True)
+        fetch, collate, transfer, samples, batches, longest_fetch, longest_collate = self.times[:7].tolist()
+        return Timing(fetch, collate, transfer, samples, batches, longest_fetch, longest_collate, tuple(slowest))
+
+    def _read_slow(self, row: int) -> Slow | None:
+        head = (_SLOWEST + row * _ROW_BYTES) // 8
+        ns, ticket, position = self._words[head : head + 3].tolist()
+        name = bytes(self.segment.view[8 * (head + 3) : 8 * (head + 3) + _NAME_BYTES]).rstrip(b"\0")
+        if ns == 0 or self._words[head] != ns:  # empty, or written at this moment
+            return None
+        return Slow(ns, TicketNo(ticket - 1), position - 1, name.decode("utf-8", "replace"))
+
+    def text_end(self) -> int:
+        """How much text there is by now, in bytes; what is written from now on begins here."""
+        return max(0, os.fstat(self.segment.fd).st_size - SIZE)
+
+    def read_text(self, start: int = 0) -> str:
+        """The text from here on; also of a worker that is dead. Needs the descriptor: not after `close`."""
+        start = max(start, self.text_end() - MOST_TEXT)
+        return os.pread(self.segment.fd, MOST_TEXT, SIZE + start).decode("utf-8", "replace")
+
     def close(self) -> None:
         """Let go of the descriptor."""
         self.segment.close_descriptor()
@@ -107,3 +191,15 @@ class Board:
 def create() -> Board:
     """A new board."""
     return Board(memory.create(SIZE))
+
+
+def open_text(fd: int) -> int:
+    """A descriptor that writes text at the end of the board with this descriptor, and does nothing else."""
+    return machine.open_again(fd, os.O_WRONLY | os.O_APPEND)
+
+
+def _cut(text: str) -> bytes:
+    whole = text.encode("utf-8", "backslashreplace")
+    if len(whole) <= _NAME_BYTES:
+        return whole
+    return whole[: _NAME_BYTES - 3].decode("utf-8", "ignore").encode() + "…".encode()

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from antifreeze.engine.numbers import SlotNo, WorkerNo
+from antifreeze.engine.numbers import SeatNo, SlotNo
 from antifreeze.errors import InternalError
 
 
@@ -68,7 +68,7 @@ _WITH_THE_USER = (State.LENT, State.SHARED)
 class _Entry:
     state: State
     size: int
-    homes: set[WorkerNo]
+    homes: set[SeatNo]
 
 
 class SlotBooks:
@@ -77,7 +77,7 @@ class SlotBooks:
     def __init__(self) -> None:
         self._entries: dict[SlotNo, _Entry] = {}
         self._free: list[SlotNo] = []
-        self._forgettable: defaultdict[WorkerNo, list[SlotNo]] = defaultdict(list)
+        self._forgettable: defaultdict[SeatNo, list[SlotNo]] = defaultdict(list)
         self._next = 0
         self._lent = 0
         self.total_bytes = 0
@@ -108,35 +108,35 @@ class SlotBooks:
         self.total_bytes += size
         return slot
 
-    def choose_free(self, worker: WorkerNo) -> SlotNo | None:
+    def choose_free(self, worker: SeatNo) -> SlotNo | None:
         """The free slot that suits this worker best: one it has mapped already, the warmest first."""
         for slot in reversed(self._free):
             if worker in self._entries[slot].homes:
                 return slot
         return self._free[-1] if self._free else None
 
-    def is_home(self, slot: SlotNo, worker: WorkerNo) -> bool:
+    def is_home(self, slot: SlotNo, worker: SeatNo) -> bool:
         """Whether this worker has the slot mapped already."""
         return worker in self._entries[slot].homes
 
-    def add_home(self, slot: SlotNo, worker: WorkerNo) -> None:
+    def add_home(self, slot: SlotNo, worker: SeatNo) -> None:
         """This worker has been sent the slot's memory."""
         self._entries[slot].homes.add(worker)
 
-    def remove_home(self, slot: SlotNo, worker: WorkerNo) -> None:
+    def remove_home(self, slot: SlotNo, worker: SeatNo) -> None:
         """This worker has not been sent the slot's memory after all."""
         self._entries[slot].homes.discard(worker)
 
-    def put_back_forgettable(self, worker: WorkerNo, slots: tuple[SlotNo, ...]) -> None:
+    def put_back_forgettable(self, worker: SeatNo, slots: tuple[SlotNo, ...]) -> None:
         """This worker has not been told of these slots after all."""
         if slots:
             self._forgettable[worker][:0] = slots
 
-    def take_forgettable(self, worker: WorkerNo) -> tuple[SlotNo, ...]:
+    def take_forgettable(self, worker: SeatNo) -> tuple[SlotNo, ...]:
         """Slots that are gone since this was last asked, and whose memory this worker still has."""
         return tuple(self._forgettable.pop(worker)) if worker in self._forgettable else ()
 
-    def forget_worker(self, worker: WorkerNo) -> None:
+    def forget_worker(self, worker: SeatNo) -> None:
         """A worker is gone, and its mappings with it."""
         self._forgettable.pop(worker, None)
         for entry in self._entries.values():

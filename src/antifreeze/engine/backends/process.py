@@ -1,4 +1,4 @@
-"""Processes: forking, watching and killing them. The only file that kills.
+"""Processes: forking, watching, signalling and killing them. The only file that does the last two.
 
 A process is watched through its pidfd, which cannot be mistaken for another process, however often numbers are reused.
 A group is killed only by somebody who knows that its leader has not been reaped yet, for the same reason.
@@ -19,6 +19,9 @@ _PIDFD_SEND_SIGNAL = 424
 _PIDFD_OPEN = 434
 # Never waits longer than this at a stretch, so that a signal or a suspended machine costs one slice.
 SLICE_S = 1.0
+# Asks a worker for its Python stack. A real-time signal, because datasets, schedulers and libraries have plans of their own
+# for SIGUSR1 and SIGUSR2; not one of the first, which C libraries keep for themselves and others take before any other.
+STACK_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 7
 
 
 def fork() -> int:
@@ -90,7 +93,7 @@ def wait_ended(pidfds: list[int], *, deadline: float) -> list[int]:
     return alive
 
 
-def kill(pidfd: int, number: signal.Signals = signal.SIGKILL) -> None:
+def kill(pidfd: int, number: int = signal.SIGKILL) -> None:
     """Send a signal to one process; nothing happens if it has ended."""
     try:
         if hasattr(signal, "pidfd_send_signal"):
@@ -99,6 +102,14 @@ def kill(pidfd: int, number: signal.Signals = signal.SIGKILL) -> None:
             _syscall(_PIDFD_SEND_SIGNAL, pidfd, int(number), 0, 0)
     except ProcessLookupError:
         pass
+
+
+def ask_for_stack(pidfd: int) -> None:
+    """Have a worker write the Python stacks of its threads onto its board, whatever it is doing; only for workers.
+
+    To anything that was not told what this signal means, it is deadly.
+    """
+    kill(pidfd, STACK_SIGNAL)
 
 
 def kill_group(leader: int) -> None:

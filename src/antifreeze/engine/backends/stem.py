@@ -17,19 +17,19 @@ from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
 from antifreeze import machine
-from antifreeze.engine.arena.board import Board
+from antifreeze.engine.arena.board import Board, open_text
 from antifreeze.engine.backends import process
-from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave
-from antifreeze.engine.worker.birth import cap_threads, set_worker_signals
+from antifreeze.engine.worker.birth import cap_threads, set_worker_signals, write_stacks
 from antifreeze.engine.worker.main import run_worker
 from antifreeze.engine.worker.recipe import Recipe
 
 
 @dataclass(slots=True)
 class _Child:
-    worker: WorkerNo
+    seat: SeatNo
     pid: int
     pidfd: int
 
@@ -74,15 +74,15 @@ class Stem:
         if received is None:
             return True
         match received:
-            case (Fork(worker), [channel, lifeline, board]):
-                self._fork(worker, channel, lifeline, board)
+            case (Fork(worker, seat), [channel, lifeline, board]):
+                self._fork(worker, seat, channel, lifeline, board)
             case (Kill(pid), _) if any(child.pid == pid for child in self._children.values()):
                 process.kill_group(pid)
             case (Leave(), _):
                 return False
         return True
 
-    def _fork(self, worker: WorkerNo, channel: int, lifeline: int, board: int) -> None:
+    def _fork(self, worker: WorkerNo, seat: SeatNo, channel: int, lifeline: int, board: int) -> None:
         pid = process.fork()
         if pid == 0:
             self._become_worker(worker, channel, lifeline, board)
@@ -90,15 +90,16 @@ class Stem:
             os.close(fd)
         _lead_group(pid)
         pidfd = process.open_pidfd(pid)
-        self._children[pidfd] = _Child(worker, pid, pidfd)
+        self._children[pidfd] = _Child(seat, pid, pidfd)
         self._poll.register(pidfd, select.POLLIN)
-        self._control.send_all(Born(worker, pid), [pidfd])
+        self._control.send_all(Born(seat, pid), [pidfd])
 
     def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int, board: int) -> NoReturn:
         code = 1
         try:
             _lead_group(0)
             set_worker_signals()
+            write_stacks(open_text(board), on_signal=process.STACK_SIGNAL)
             process.receive_signals()
             self._control.close()
             os.close(self._trainer)
@@ -117,7 +118,7 @@ class Stem:
         self._poll.unregister(child.pidfd)
         os.close(child.pidfd)
         process.kill_group(child.pid)  # what it started and did not end itself
-        self._control.send_all(Exited(child.worker, child.pid, process.reap(child.pid)))
+        self._control.send_all(Exited(child.seat, child.pid, process.reap(child.pid)))
 
     def _end_all(self) -> None:
         for child in self._children.values():

@@ -37,6 +37,10 @@ class Delivery(Generic[T]):
         """The ticket whose outcome the user gets next; None at the end of the epoch."""
         return next(iter(self._expected.values()), None)
 
+    def ticket(self, number: TicketNo) -> Ticket | None:
+        """The ticket with this number, if its outcome has not been taken yet."""
+        return self._expected.get(number) or self._stale.get(number)
+
     def has_next(self) -> bool:
         """Whether the outcome that the user gets next is here."""
         return bool(self._arrived) and next(iter(self._expected)) in self._arrived

@@ -29,6 +29,10 @@ class Dispatch:
         """A new ticket, to be sent after all that came before it."""
         self._waiting.append(ticket)
 
+    def peek(self) -> Ticket | None:
+        """The ticket that would be sent next."""
+        return self._waiting[0] if self._waiting else None
+
     def next_to_send(self) -> Ticket | None:
         """The ticket to send now, if there is one and the window has room; it counts as under way from here on."""
         if not self._waiting or self._under_way >= self._window:

@@ -10,13 +10,39 @@ import copyreg
 import io
 import pickle
 from collections import ChainMap
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import cloudpickle
 import torch
 
 from antifreeze.engine.arena.layout import Parcel
-from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
+
+MishapKind = Literal["retried", "redone", "skipped", "replaced", "none"]
+"""Fetched again by the policy; fetched again though no policy says so (StopIteration); left out; another one in its place;
+None where a sample should be, raised as an error."""
+
+
+class Mishap(NamedTuple):
+    """A sample that failed, and what was done about it; its texts are bounded."""
+
+    kind: MishapKind
+    position: int
+    """Which sample of the batch, counted from 0; -1: the whole batch, fetched at once."""
+    sample: str
+    """What the dataset was asked for, as `repr` shows it."""
+    attempt: int
+    """Which attempt failed, counted from 1; 0: it was not fetched, because it is in quarantine."""
+    exception: str
+    """Type and message."""
+    traceback: str
+    remark: str = ""
+    """What there is to say beside that, such as the index that took its place."""
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the sample is missing from its batch."""
+        return self.kind in ("skipped", "replaced")
 
 
 class Work(NamedTuple):
@@ -32,6 +58,8 @@ class Work(NamedTuple):
     """Slots that are gone: the worker lets go of their memory."""
     is_replay: bool = False
     """Make it and throw it away: it has been delivered, but generators have to move on as they did then."""
+    leave_out: tuple[int, ...] = ()
+    """Positions of samples in quarantine: treated as if they had failed, without being fetched."""
 
 
 class Resume(NamedTuple):
@@ -55,6 +83,8 @@ class Filled(NamedTuple):
     """The batch itself, if it is small."""
     made_bytes: int
     """Size of the memory that the worker made for it and sends along; 0: the batch is in the slot it was given."""
+    mishaps: tuple[Mishap, ...] = ()
+    """What went wrong on the way."""
 
 
 class Failed(NamedTuple):
@@ -63,12 +93,24 @@ class Failed(NamedTuple):
     ticket: TicketNo
     error: bytes
     """The pickled exception, or torch's wrapper of it."""
+    position: int = -1
+    """Of the sample that raised; -1: it was none of them, or nobody knows which."""
+    mishaps: tuple[Mishap, ...] = ()
+    """What went wrong before that."""
+
+
+class Emptied(NamedTuple):
+    """From a worker: all samples of this batch were left out, and there is no batch."""
+
+    ticket: TicketNo
+    mishaps: tuple[Mishap, ...]
 
 
 class Fork(NamedTuple):
     """To a stem: bring up this worker; its channel, its lifeline and its board come with the message."""
 
     worker: WorkerNo
+    seat: SeatNo
 
 
 class Kill(NamedTuple):
@@ -80,14 +122,14 @@ class Kill(NamedTuple):
 class Born(NamedTuple):
     """From a stem: the worker lives; its pidfd comes with the message."""
 
-    worker: WorkerNo
+    seat: SeatNo
     pid: int
 
 
 class Exited(NamedTuple):
     """From a stem: this worker has ended."""
 
-    worker: WorkerNo
+    seat: SeatNo
     pid: int
     exitcode: int | None
 
@@ -114,7 +156,9 @@ class Unfit(NamedTuple):
     error: bytes
 
 
-Message = Work | Resume | Leave | Filled | Failed | Fork | Kill | Born | Exited | Grow | Grown | Settled | Unfit
+Message = (
+    Work | Resume | Leave | Filled | Failed | Emptied | Fork | Kill | Born | Exited | Grow | Grown | Settled | Unfit
+)
 
 _KINDS: tuple[type[Message], ...] = (
     Work,
@@ -122,6 +166,7 @@ _KINDS: tuple[type[Message], ...] = (
     Leave,
     Filled,
     Failed,
+    Emptied,
     Fork,
     Kill,
     Born,
@@ -163,11 +208,14 @@ def _encode_work(work: Work) -> bytes:
     index = work.index
     if not (type(index) is list and _INTS.issuperset(map(type, index))):
         index = _dump_index(index)  # bytes, which an index that goes as it is never is
-    return pickle.dumps((_NUMBERS[Work], work.ticket, index, *work[2:]), 5)
+    rest = work[2:] if work.leave_out else work[2:-1]
+    return pickle.dumps((_NUMBERS[Work], work.ticket, index, *rest), 5)
 
 
 def _encode_filled(filled: Filled) -> bytes:
-    ticket, parcel, definition, body, made_bytes = filled
+    ticket, parcel, definition, body, made_bytes, mishaps = filled
+    if mishaps:
+        return pickle.dumps((_NUMBERS[Filled], ticket, tuple(parcel), definition, body, made_bytes, mishaps), 5)
     return pickle.dumps((_NUMBERS[Filled], ticket, tuple(parcel), definition, body, made_bytes), 5)
 
 

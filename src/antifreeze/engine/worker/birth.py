@@ -5,6 +5,7 @@ The only file that seeds.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
 import signal
@@ -17,6 +18,8 @@ from torch.utils.data._utils import worker as torch_worker
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.worker.recipe import Recipe
 
+_stacks: int | None = None
+"""The descriptor that this worker's stacks are written into; None in any other process."""
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -68,3 +71,31 @@ def _do_nothing(*_: Any) -> None:
 def _give_signals_back() -> None:
     if signal.getsignal(signal.SIGINT) is _do_nothing:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def write_stacks(fd: int, *, on_signal: int) -> None:
+    """Have the Python stacks of all threads written into this descriptor at a crash, and when this signal comes.
+
+    That works whatever the worker is doing, also while C code holds the interpreter's lock: it is all done by the
+    signal's handler. The descriptor is the worker's from now on.
+    """
+    global _stacks
+    _stacks = fd
+    had_own = faulthandler.is_enabled()
+    faulthandler.enable(file=fd, all_threads=True)
+    faulthandler.register(on_signal, file=fd, all_threads=True, chain=False)
+
+    def let_go() -> None:
+        """In a child of the worker: what becomes of it is no news of the worker."""
+        global _stacks
+        if _stacks is None:  # a child of such a child; the number may stand for another file now
+            return
+        faulthandler.unregister(on_signal)
+        if had_own:
+            faulthandler.enable(file=2)  # where it writes unless told otherwise
+        else:
+            faulthandler.disable()
+        os.close(_stacks)
+        _stacks = None
+
+    os.register_at_fork(after_in_child=let_go)

@@ -39,12 +39,17 @@ def is_ours() -> bool:
     return all(function.__module__ in (torch_collate.__name__, __name__) for function in _table().values())
 
 
+def refuses_none() -> bool:
+    """Whether `default_collate` can make nothing of None: nobody has put a function for it into the table."""
+    return type(None) not in _table()
+
+
 class into:  # noqa: N801 - reads as the word it is; a generator would take three times as long
-    """While this lasts, tensors are stacked into what `room` gives."""
+    """While this lasts, tensors are stacked into what `room` gives; None: into ordinary memory."""
 
     __slots__ = ("_given",)
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room | None) -> None:
         self._given = room
 
     def __enter__(self) -> None:

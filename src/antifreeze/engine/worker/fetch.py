@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import default_collate
+from torch.utils.data import Dataset, default_collate
 
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.stopwatch import Stopwatch
 
 
 class Fetcher:
     """Makes the batch that belongs to an index."""
 
-    def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview) -> None:
+    def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview, stopwatch: Stopwatch) -> None:
         self._pulse = pulse
+        self.stopwatch = stopwatch
         self._dataset = recipe.dataset
         self._batched = recipe.auto_collation
-        self._has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
-        is_default = self._batched and recipe.collate_fn is default_collate and collate.is_ours()
-        self._collate: Callable[[Any], Any] = collate.collate_samples if is_default else recipe.collate_fn
-        self._room = room if is_default else None
+        self.has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
+        self.has_getitem = getattr(type(recipe.dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
+        self._is_default = self._batched and recipe.collate_fn is default_collate
+        into_slot = self._is_default and collate.is_ours()
+        self._collate: Callable[[Any], Any] = collate.collate_samples if into_slot else recipe.collate_fn
+        self._room = room if into_slot else None
         self._samples: Any = None
+        self.missing: int | None = None
+        """After an error of collating: position of the first sample that is None, if that is torch's default's."""
+
+    @property
+    def refuses_none(self) -> bool:
+        """Whether samples must not be None: with torch's default collate, unless the user has taught it None."""
+        return self._is_default and collate.refuses_none()
 
     def let_go(self) -> None:
         """The batch is on its way: now there is time to free what it was made of, which can take as long as collating."""
@@ -32,36 +44,85 @@ class Fetcher:
     def fetch(self, index: Any) -> Any:
         """The batch; whatever user code raises passes through."""
         if not self._batched:
-            return self._collate(self._dataset[index])
-        samples = self._dataset.__getitems__(index) if self._has_getitems else self._fetch_each(index)
-        self._samples = samples
-        self._pulse[0] = Step.COLLATING
-        if self._room is None:
-            return self._collate(samples)
-        try:
-            with collate.into(self._room):
-                return self._collate(samples)
-        except Exception as error:
-            _note_missing_samples(error, index, samples)
-            raise
+            sample = self._dataset[index]
+            self.stopwatch.fetched(1, whole=index)
+            return self.collate_one(sample)
+        if self.has_getitems:
+            samples = self._dataset.__getitems__(index)
+            self.stopwatch.fetched(len(samples), whole=index)
+        elif self.stopwatch.times_samples:
+            samples = self._fetch_timed(index)
+        else:
+            dataset, pulse = self._dataset, self._pulse
+            samples = []
+            for position, i in enumerate(index, 1):
+                pulse[2] = position
+                samples.append(dataset[i])
+            self.stopwatch.fetched(len(samples), whole=index)
+        return self.collate(samples, index)
 
-    def _fetch_each(self, index: Any) -> list[Any]:
-        dataset, pulse = self._dataset, self._pulse
+    def _fetch_timed(self, index: Any) -> list[Any]:
+        dataset, pulse, watch = self._dataset, self._pulse, self.stopwatch
+        clock, since, slow_ns = watch.clock, watch.since, watch.slow_ns
         samples = []
         for position, i in enumerate(index, 1):
             pulse[2] = position
             samples.append(dataset[i])
+            now = clock()
+            if now - since > slow_ns:
+                slow_ns = watch.note_slow(now - since, position - 1, i)
+            since = now
+        watch.fetched(len(samples))
         return samples
 
+    def fetch_one(self, index: Any) -> Any:
+        """One sample, also of a dataset that only fetches whole batches."""
+        if self.has_getitems and not self.has_getitem:
+            return self._dataset.__getitems__([index])[0]
+        return self._dataset[index]
 
-def _note_missing_samples(error: Exception, index: Any, samples: Any) -> None:
+    def fetch_up_to(self, position: int, index: Any) -> None:
+        """All samples of a batch that come before this position, for what they draw."""
+        for number, i in enumerate(itertools.islice(index, position) if not self.has_getitems else (), 1):
+            self._pulse[2] = number
+            self._dataset[i]
+        self._pulse[2] = position + 1
+
+    def collate(self, samples: Any, index: Any) -> Any:
+        """The batch that samples make."""
+        self._samples = samples
+        self._pulse[0] = Step.COLLATING
+        try:
+            with collate.into(self._room):
+                batch = self._collate(samples)
+        except Exception as error:
+            self.missing = _note_missing_samples(error, index, samples) if self._is_default else None
+            raise
+        self.stopwatch.collated()
+        return batch
+
+    def collate_one(self, sample: Any) -> Any:
+        """What a sample becomes when it is no batch of several."""
+        self._pulse[0] = Step.COLLATING
+        batch = self._collate(sample)
+        self.stopwatch.collated()
+        return batch
+
+
+def has_none(samples: Any) -> bool:
+    """Whether there is a None among the samples; what is no list of them is not looked into."""
+    return isinstance(samples, list | tuple) and any(sample is None for sample in samples)
+
+
+def _note_missing_samples(error: Exception, index: Any, samples: Any) -> int | None:
     """torch's message says that there was a None, or not even that; which sample it was is what helps."""
-    missing = [i for i, sample in zip(index, samples, strict=False) if sample is None]
+    missing = [place for place in enumerate(zip(index, samples, strict=False)) if place[1][1] is None]
     if not missing:
-        return
-    shown = ", ".join(map(repr, missing[:5])) + (", …" if len(missing) > 5 else "")
+        return None
+    shown = ", ".join(repr(i) for _, (i, _) in missing[:5]) + (", …" if len(missing) > 5 else "")
     error.add_note(
         f"The dataset returned None for {len(missing)} of {len(samples)} samples of this batch: index {shown}. "
         "default_collate cannot put None into a batch: let the dataset raise what went wrong, "
         "or pass a collate_fn that drops such samples."
     )
+    return missing[0][0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from antifreeze.settings import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +22,5 @@ class Recipe:
     num_workers: int
     worker_threads: int | None
     """How many threads the pools of native libraries may use in a worker; None: as many as they like."""
+    policy: Policy = field(default_factory=Policy)
+    """What is done about a sample that fails."""

@@ -1,0 +1,197 @@
+"""What happened to workers: as records in the ledger, as reports on stderr, as errors to raise."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+from collections.abc import Callable, Hashable, Sequence
+
+from antifreeze.engine import wording
+from antifreeze.engine.arena.board import Pulse
+from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.pool.pool import Lost
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.supervise import stacks
+from antifreeze.engine.supervise.cause import Cause
+from antifreeze.engine.supervise.watchdog import Watchdog
+from antifreeze.engine.wire.messages import Mishap
+from antifreeze.engine.witness import Witness
+from antifreeze.errors import WorkerFrozen, WorkerLost
+from antifreeze.observe import report
+from antifreeze.observe.files import write_stacks
+from antifreeze.observe.ledger import Facts, Kind, Ledger
+from antifreeze.observe.say import say_counted, say_once, say_report
+
+Failure = Callable[[], Exception]
+"""Makes the error to raise. (Not the error itself: with its traceback it would hold the epoch.)"""
+
+_KINDS: dict[str, Kind] = {
+    "retried": Kind.SAMPLE_RETRIED,
+    "redone": Kind.SAMPLE_RETRIED,
+    "skipped": Kind.SAMPLE_SKIPPED,
+    "replaced": Kind.SAMPLE_REPLACED,
+    "none": Kind.ERROR_RAISED,
+}
+_DONE = {
+    "retried": "fetched again",
+    "redone": "fetched again",
+    "skipped": "left out",
+    "replaced": "replaced by another",
+    "none": "was None",
+}
+
+
+class Chronicle:
+    """Tells what happened to the workers of one iterator."""
+
+    def __init__(self, ledger: Ledger, watchdog: Watchdog, witness: Witness) -> None:
+        self._ledger = ledger
+        self._watchdog = watchdog
+        self._witness = witness
+        self._stalls = 0
+
+    def note(self, kind: Kind, what: str, worker: Worker | None = None, ticket: Ticket | None = None) -> None:
+        """A record of something that needs no more words."""
+        self._ledger.add(kind, what, **_facts(worker, None, ticket))
+
+    def note_mishaps(self, worker: Worker, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
+        """What went wrong with samples of a batch, and what was done about it."""
+        for mishap in mishaps:
+            facts = _facts(worker, None, ticket)
+            facts["sample"] = mishap.sample
+            facts["attempt"] = mishap.attempt
+            facts["exception"] = mishap.exception
+            facts["stack"] = mishap.traceback
+            why = "; ".join(filter(None, (mishap.exception, mishap.remark)))
+            self._ledger.add(_KINDS[mishap.kind], f"sample {mishap.sample} {_DONE[mishap.kind]}: {why}", **facts)
+            if mishap.kind != "none":  # which is raised, with all that is known
+                where = f"batch {ticket.batch}, sample {mishap.sample}"
+                say_counted(f"sample {mishap.kind}", f"{where}: {_DONE[mishap.kind]}; {why}")
+
+    def note_end(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, cause: Cause) -> None:
+        """A worker has ended, and another takes over."""
+        worker = lost.worker
+        place = wording.place(pulse, ticket)
+        facts = _facts(worker, pulse, ticket)
+        facts["exitcode"] = lost.exitcode
+        facts["signal"] = wording.signal_name(lost.exitcode)
+        facts["stack"] = worker.board.read_text() or None
+        self._ledger.add(Kind.WORKER_REPLACED, f"a worker {cause.what}; {place}; another does its work again", **facts)
+        line = report.death_line(
+            worker=int(worker.number),
+            pid=lost.pid,
+            what=wording.what_happened(lost),
+            where=place,
+            why=f"it {cause.what}",
+        )
+        say_counted(f"{lost.exitcode} {cause.what}", line)
+
+    def report_stall(
+        self, worker: Worker, ticket: Ticket | None, *, stuck: Sequence[Worker], typical_s: float | None, did: str
+    ) -> None:
+        """A worker makes no progress: tell the user, with the stacks of all that are stuck."""
+        pulse, seat = worker.board.read_pulse(), worker.seat
+        texts = {each.seat: self._witness.text_of(each) for each in stuck}
+        self._stalls += 1
+        file = write_stacks(
+            f"stall-{self._stalls}.txt",
+            "\n".join(f"{each!r}, {each.board.read_pulse()}\n{texts[each.seat]}" for each in stuck),
+        )
+        facts = _facts(worker, pulse, ticket)
+        facts["stack"] = texts[seat] or None
+        silent_s = self._watchdog.silent_s(seat)
+        self._ledger.add(Kind.STALL, f"no progress for {silent_s:.0f} s; {did}", **facts)
+        stack = _last_stack(texts[seat])
+        is_stopped, waits_in = self._watchdog.is_stopped(seat), self._watchdog.waits_in(seat)
+        stall = report.Stall(
+            seconds=silent_s,
+            worker=int(worker.number),
+            pid=worker.known_pid,
+            rank=int(os.environ["RANK"]) if os.environ.get("RANK", "").isdigit() else None,
+            batch=facts["batch"],
+            sample=facts["sample"],
+            position=pulse.position if facts["sample"] else None,
+            typical_s=typical_s,
+            frames=[_with_source(frame) for frame in stack.frames] if stack else (),
+            waits_in="stopped (SIGSTOP)" if is_stopped else waits_in,
+            how_sure="certain" if is_stopped else "likely" if waits_in == "lock" else "possible",
+            did=did,
+            setting="stall_after=, hedge=, sample_timeout= (or run --stall-after, --no-hedge)",
+            stack_file=str(file) if file else None,
+        )
+        say_report(report.stall_report(stall))
+
+    def note_one_fewer(self, workers: int) -> None:
+        """Fewer workers are at work at the same time from now on."""
+        what = f"out of memory: at most {workers} of the workers at work at the same time from now on"
+        self._ledger.add(Kind.WORKER_GIVEN_UP, what)
+        say_once(what)
+
+    def note_quarantine(self, ticket: Ticket, index: Hashable, why: str) -> None:
+        """A sample will not be fetched any more."""
+        self._ledger.add(
+            Kind.SAMPLE_QUARANTINED, f"not fetched any more: {why}", batch=ticket.batch, sample=repr(index)
+        )
+        say_counted("quarantine", f"batch {ticket.batch}, sample {index!r}: not fetched any more; {why}")
+
+    def loss(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, *, why: str, cause: Cause) -> Failure:
+        """The error for a worker that ended and is not replaced."""
+        what = wording.what_happened(lost)
+        facts = _facts(lost.worker, pulse, ticket)
+        facts["exitcode"] = lost.exitcode
+        facts["signal"] = wording.signal_name(lost.exitcode)
+        self._ledger.add(Kind.ERROR_RAISED, f"{what} {why}", **facts)
+        kind: type[WorkerLost] = wording.kind_of(lost)
+        return functools.partial(
+            kind,
+            what,
+            where=f"worker {lost.worker.number}, {wording.place(pulse, ticket)}",
+            why="; ".join((f"the worker {cause.what}", *cause.evidence, why)),
+            try_=cause.advice,
+            worker=int(lost.worker.number),
+            pid=lost.pid or -1,
+            exitcode=lost.exitcode,
+            batch=ticket.batch if ticket else None,
+        )
+
+    def frozen(self, worker: Worker, ticket: Ticket | None, *, silent_s: float) -> Failure:
+        """The error for a worker that made no progress for too long."""
+        pulse = worker.board.read_pulse()
+        text = self._witness.text_of(worker)
+        stack = _last_stack(text)
+        frame = stacks.most_telling(stack) if stack else None
+        waits_in = self._watchdog.waits_in(worker.seat)
+        what = f"DataLoader worker (pid {worker.known_pid}) made no progress for {silent_s:.0f} s"
+        facts = _facts(worker, pulse, ticket)
+        facts["stack"] = text or None
+        self._ledger.add(Kind.ERROR_RAISED, what, **facts)
+        return functools.partial(
+            WorkerFrozen,
+            what,
+            where=f"worker {worker.number}, {wording.place(pulse, ticket)}" + (f", at {frame}" if frame else ""),
+            why=f"it waits in: {waits_in}" if waits_in else None,
+            try_="give what it waits for a time-out of its own; sample_timeout= says how long is too long",
+            worker=int(worker.number),
+            pid=worker.known_pid or -1,
+            batch=ticket.batch if ticket else None,
+        )
+
+
+def _facts(worker: Worker | None, pulse: Pulse | None, ticket: Ticket | None) -> Facts:
+    return {
+        "worker": int(worker.number) if worker else None,
+        "pid": worker.known_pid if worker else None,
+        "batch": ticket.batch if ticket else None,
+        "sample": wording.sample_at(pulse, ticket) if pulse else None,
+    }
+
+
+def _last_stack(text: str) -> stacks.Stack | None:
+    found = stacks.parse(text)
+    return found[-1] if found else None
+
+
+def _with_source(frame: stacks.Frame) -> report.Frame:
+    line = frame.line or 0
+    return report.Frame(frame.file, line, frame.function, linecache.getline(frame.file, line).strip())

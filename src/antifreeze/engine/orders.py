@@ -1,0 +1,106 @@
+"""Tickets to workers: each with a slot to put its batch into, and nothing forgotten of who was given what."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.flow.history import History
+from antifreeze.engine.numbers import TicketNo
+from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.wire.messages import Resume, Work
+
+# Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
+LOOK_EVERY = 16
+
+
+class Orders:
+    """Gives tickets out, and knows what each worker has."""
+
+    def __init__(self, pool: Pool, arena: Arena) -> None:
+        self._pool = pool
+        self._arena = arena
+        self.unsent: deque[tuple[Ticket, Exception]] = deque()
+        """Tickets that could not be sent, and why; the epoch raises it in their turn."""
+        self.history = History()
+        self.quarantined: set[Hashable] = set()
+        """Indices that no worker survives: they are not fetched any more."""
+
+    def give(self, ticket: Ticket) -> None:
+        """A new ticket for the worker that it is meant for, and for the one that stands in for it, if there is one."""
+        worker = self._pool.workers[ticket.worker]
+        if self._pool.hedges and ticket.worker in self._pool.hedges:
+            # Nothing is safe to forget now: the two may have kept snapshots at different times.
+            if self._send(worker, ticket):
+                self.history.note_sent(ticket)
+                self._send(self._pool.hedges[ticket.worker], ticket)
+        elif self._send(worker, ticket) and self.history.note_sent(ticket) % LOOK_EVERY == 0:
+            self._forget_what_is_safe(worker)
+
+    def redo(self, worker: Worker, *, undone: set[TicketNo], state: bytes | None) -> None:
+        """All that a worker of this number was given since its last snapshot, which had this state."""
+        if state is not None:
+            self._pool.send(worker, Resume(state))
+        for ticket in self.history.of(worker.number):
+            if ticket.number in undone:
+                self._send(worker, ticket)
+            else:
+                again = Work(ticket.number, ticket.index, None, 0, (), True, self._left_out_of(ticket))
+                self._pool.send(worker, again)
+
+    def take_back(self, worker: Worker, ticket: TicketNo) -> None:
+        """Nothing has been put into the slot of this ticket."""
+        leased = worker.leases.pop(ticket)
+        if leased is not None:
+            self._arena.hand_back(leased)
+
+    def lose(self, worker: Worker) -> None:
+        """This worker will answer no more, but may still write."""
+        for slot in worker.leases.values():
+            if slot is not None:
+                self._arena.lose_writer(slot)
+
+    def confirm_death(self, worker: Worker) -> None:
+        """This worker writes no more."""
+        for slot in worker.leases.values():
+            if slot is not None:
+                self._arena.confirm_death(slot)
+        worker.leases.clear()
+        self._arena.forget_worker(worker.seat)
+
+    def _send(self, worker: Worker, ticket: Ticket) -> bool:
+        lease = self._arena.lease(worker.seat)
+        worker.leases[ticket.number] = lease.slot
+        left_out = self._left_out_of(ticket) if self.quarantined else ()
+        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget, False, left_out)
+        try:
+            self._pool.send(worker, work, () if lease.descriptor is None else (lease.descriptor,))
+        except Exception as error:  # an index that cannot be pickled, or no descriptor left
+            if interruptions.is_of_a_handler(error):
+                raise
+            del worker.leases[ticket.number]
+            self._arena.undo(lease, worker.seat)
+            self.unsent.append((ticket, error))
+            return False
+        return True
+
+    def busy_workers(self) -> int:
+        """How many workers have something to do."""
+        return sum(bool(worker.leases) for worker in self._pool.workers)
+
+    def _left_out_of(self, ticket: Ticket) -> tuple[int, ...]:
+        """The positions of samples that are in quarantine."""
+        if not self.quarantined:
+            return ()
+        index = ticket.index if isinstance(ticket.index, list | tuple) else [ticket.index]
+        return tuple(position for position, i in enumerate(index) if isinstance(i, Hashable) and i in self.quarantined)
+
+    def _forget_what_is_safe(self, worker: Worker) -> None:
+        """What was done before the last snapshot will not have to be done again."""
+        number = worker.board.latest_ticket()
+        if number is not None:
+            self.history.forget_before(worker.number, number)

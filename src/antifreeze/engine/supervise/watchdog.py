@@ -1,0 +1,157 @@
+"""Is a worker at work, slow, or stuck? Pure: it is told what was seen, and how much time has passed.
+
+Time is counted only while the trainer waits, in slices, so that a suspended machine, a paused container or a training
+step that takes an hour costs nobody more than one slice. A worker is *stalled* when its sample takes far longer than this
+loader's samples do and it is blocked: neither it nor anything that it started computes, reads or writes. One that is not
+blocked is *slow*, however long it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from antifreeze.engine.arena.board import Pulse
+from antifreeze.engine.numbers import SeatNo
+
+# From here on it is worth asking the kernel what a silent worker does.
+CURIOUS_S = 2.0
+# A sample may take this many times as long as the slowest one so far, once a handful are done.
+FAR_LONGER, A_HANDFUL = 50, 5
+# With no history, in multiples of `stall_after`: in a lock, which is the mark of a fork that went wrong; anywhere else.
+FIRST_IN_A_LOCK, FIRST = 1.5, 6.0
+# So long must it have been blocked, or stopped by a signal, at the least.
+BLOCKED_S = 5.0
+# Less than this share of a processor is the noise of waking up and waiting again.
+IDLE_SHARE = 0.05
+
+
+class State(Enum):
+    """How a worker is."""
+
+    FINE = auto()
+    SLOW = auto()
+    STALLED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the kernel says about a worker, and about all that it started."""
+
+    cpu_s: float
+    io_bytes: int
+    is_traced: bool
+    is_stopped: bool
+    waits_in: str | None
+    """What it waits for: `lock`, `socket`, `pipe`, `sleep`, `disk` …"""
+
+
+@dataclass(slots=True)
+class _Watch:
+    pulse: Pulse
+    silent_s: float = 0.0
+    blocked_s: float = 0.0
+    others_got_on: bool = False
+    last: Seen | None = None
+
+
+class Watchdog:
+    """Keeps the time for all workers of an iterator."""
+
+    def __init__(self, *, stall_after_s: float, one_blocked_s: float, all_blocked_s: float) -> None:
+        self._stall_after_s = stall_after_s
+        self._sample_limit_s = one_blocked_s
+        self._standstill_limit_s = all_blocked_s
+        self._standstill_s = 0.0
+        self._watches: dict[SeatNo, _Watch] = {}
+
+    @property
+    def is_at_a_standstill(self) -> bool:
+        """Whether nothing at all has got done for so long that there is no hope left."""
+        return self._standstill_s >= self._standstill_limit_s
+
+    @property
+    def standstill_s(self) -> float:
+        """How long we have waited since something got done."""
+        return self._standstill_s
+
+    def note_done(self) -> None:
+        """Some worker has finished a ticket."""
+        self._standstill_s = 0.0
+        for watch in self._watches.values():
+            watch.others_got_on = True
+
+    def note_waited(self, passed_s: float) -> None:
+        """The trainer has waited for so long, and nothing has come."""
+        self._standstill_s += passed_s
+
+    def look(self, seat: SeatNo, pulse: Pulse, *, passed_s: float) -> bool:
+        """A look at the pulse of a worker that has something to do; whether it is worth a closer look."""
+        watch = self._watches.get(seat)
+        if watch is None or watch.pulse != pulse:
+            self._watches[seat] = _Watch(pulse)
+            return False
+        watch.silent_s += passed_s
+        return watch.silent_s >= min(CURIOUS_S, self._stall_after_s / 2)
+
+    def look_closer(self, seat: SeatNo, seen: Seen, *, passed_s: float) -> None:
+        """What the kernel says about a silent worker."""
+        watch = self._watches[seat]
+        before, watch.last = watch.last, seen
+        if seen.is_traced:  # somebody is debugging it
+            watch.silent_s = watch.blocked_s = 0.0
+        elif before is None or _is_working(before, seen, passed_s):
+            watch.blocked_s = 0.0
+        else:
+            watch.blocked_s += passed_s
+
+    def forget(self, seat: SeatNo) -> None:
+        """This worker has ended, or has nothing to do."""
+        self._watches.pop(seat, None)
+
+    def judge(self, seat: SeatNo, *, samples_done: int, slowest_s: float) -> State:
+        """How a worker is, given what its samples have taken so far."""
+        watch = self._watches.get(seat)
+        if watch is None or watch.last is None:
+            return State.FINE
+        enough_s = min(BLOCKED_S, self._stall_after_s / 2)
+        if watch.last.is_stopped and watch.blocked_s >= enough_s:
+            return State.STALLED
+        overdue_s = watch.silent_s - self._patience_s(watch, samples_done, slowest_s)
+        if overdue_s >= 0 and watch.blocked_s >= enough_s:
+            return State.STALLED
+        # Whoever is blocked has shown it by then.
+        return State.SLOW if overdue_s >= 2 * enough_s else State.FINE
+
+    def is_beyond_hope(self, *seats: SeatNo) -> bool:
+        """Whether all of these have been blocked for longer than any sample may take, while others got on."""
+        watches = [self._watches.get(seat) for seat in seats]
+        return all(
+            watch is not None and watch.others_got_on and watch.blocked_s >= self._sample_limit_s for watch in watches
+        )
+
+    def silent_s(self, seat: SeatNo) -> float:
+        """How long this worker has been at the same sample, as far as we have waited for it."""
+        watch = self._watches.get(seat)
+        return watch.silent_s if watch else 0.0
+
+    def waits_in(self, seat: SeatNo) -> str | None:
+        """What this worker waits for, as the kernel names it."""
+        watch = self._watches.get(seat)
+        return watch.last.waits_in if watch and watch.last else None
+
+    def is_stopped(self, seat: SeatNo) -> bool:
+        """Whether a signal has stopped it."""
+        watch = self._watches.get(seat)
+        return bool(watch and watch.last and watch.last.is_stopped)
+
+    def _patience_s(self, watch: _Watch, samples_done: int, slowest_s: float) -> float:
+        if samples_done >= A_HANDFUL:
+            # At most as long as a sample may be blocked: the slowest may have been a worker that somebody had stopped.
+            return max(self._stall_after_s, min(FAR_LONGER * slowest_s, self._sample_limit_s))
+        in_a_lock = watch.last is not None and watch.last.waits_in == "lock"
+        return self._stall_after_s * (FIRST_IN_A_LOCK if in_a_lock else FIRST)
+
+
+def _is_working(before: Seen, now: Seen, passed_s: float) -> bool:
+    return now.cpu_s - before.cpu_s > IDLE_SHARE * passed_s or now.io_bytes > before.io_bytes

@@ -1,0 +1,264 @@
+"""What the trainer does when a worker is lost or stuck: replaces it, has its work done again, or says that it is over.
+
+The decisions are `supervise`'s, the words are the chronicle's; here it is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from antifreeze.engine import wording
+from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
+from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.chronicle import Chronicle, Failure
+from antifreeze.engine.flow.delivery import Delivery
+from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
+from antifreeze.engine.orders import Orders
+from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.pool.pool import Lost, Pool
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.supervise.recovery import Recovery, Verdict
+from antifreeze.engine.supervise.watchdog import State, Watchdog
+from antifreeze.engine.witness import Witness
+from antifreeze.observe.ledger import Kind
+from antifreeze.observe.say import say_once
+
+# Hedges of one ticket: where two of them got stuck as well, a third will not do better.
+MOST_HEDGES = 2
+
+Rescue = Callable[[], StemHandle]
+"""Makes a stem without the locks and threads of this process."""
+
+
+class Supervisor:
+    """Looks after the workers of one iterator."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        orders: Orders,
+        delivery: Delivery[Any],
+        *,
+        recovery: Recovery,
+        watchdog: Watchdog,
+        witness: Witness,
+        chronicle: Chronicle,
+        rescue: Rescue | None,
+        hedges: bool,
+        quarantines: bool,
+    ) -> None:
+        self._pool = pool
+        self._orders = orders
+        self._delivery = delivery
+        self._recovery = recovery
+        self._watchdog = watchdog
+        self._witness = witness
+        self._chronicle = chronicle
+        self._rescue = rescue
+        self._hedges = hedges
+        self._quarantines = quarantines
+        self._snapshots: dict[WorkerNo, Snapshot] = {}
+        """Of workers that are gone: what the next of their number began with."""
+        self._reported: dict[SeatNo, Pulse] = {}
+        self._hedged: Counter[TicketNo | None] = Counter()
+        self.most_busy: int | None = None
+        """How many workers may be at work at the same time; None: all of them."""
+
+    def note_done(self, worker: Worker, ticket: TicketNo) -> None:
+        """This worker has carried out this ticket: of two that were at it, it is the one to keep."""
+        self._recovery.note_done(ticket)
+        self._watchdog.note_done()
+        if self._pool.hedges:
+            self._settle_hedge(worker)
+
+    def look(self, *, passed_s: float) -> Failure | None:
+        """The trainer has waited for so long, and nothing has come: see how the workers are."""
+        self._watchdog.note_waited(passed_s)
+        for worker in (*self._pool.workers, *self._pool.hedges.values()):
+            self._look_at(worker, passed_s)
+        timings = [worker.board.read_timing() for worker in self._pool.workers]
+        states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
+        stuck = [worker for worker, state in states.items() if state is State.STALLED]
+        for worker, state in states.items():
+            if state is State.SLOW:
+                self._report(worker, [worker], timings, did="nothing: it is at work, and is left alone")
+        for worker in stuck:
+            if self._is_beyond_hope(worker):
+                return self._give_up(worker)
+            did = self._start_hedge(worker) if self._can_be_hedged(worker) else None
+            self._report(worker, stuck, timings, did=did or "nothing yet: it may still come back")
+        return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
+
+    def recover(self, lost: Lost) -> Failure | None:
+        """Have another worker do what this one has not done, from where its generators were."""
+        worker, number = lost.worker, lost.worker.number
+        pulse, undone = worker.board.read_pulse(), self._undone(number)
+        ticket = wording.ticket_at(pulse, undone)
+        verdict = self._recovery.judge(number, wording.suspected(pulse, undone))
+        cause = self._witness.cause_of(lost)
+        self._watchdog.forget(worker.seat)
+        self._orders.lose(worker)
+        if verdict is not Verdict.REPLACE and not self._put_into_quarantine(pulse, ticket, f"the worker {cause.what}"):
+            return self._chronicle.loss(lost, pulse, ticket, why=self._why(verdict, number, pulse), cause=cause)
+        self._chronicle.note_end(lost, pulse, ticket, cause)
+        if cause.is_oom:
+            self._run_one_fewer()
+        if self._pool.hedges.get(number) is worker:
+            self._pool.drop_hedge(number)
+        elif number in self._pool.hedges:
+            self._pool.promote_hedge(number)
+        else:
+            self._orders.confirm_death(worker)
+            self._hand_over(worker, lambda: self._pool.replace(number), undone)
+        return None
+
+    def _run_one_fewer(self) -> None:
+        """The machine has run out of memory: as many workers at a time would only do it again."""
+        most = self.most_busy or len(self._pool.workers)
+        if most > 1:
+            self.most_busy = most - 1
+            self._chronicle.note_one_fewer(self.most_busy)
+
+    def _why(self, verdict: Verdict, number: WorkerNo, pulse: Pulse) -> str:
+        if verdict is Verdict.POISON:
+            return f"{self._recovery.ends_at(number, pulse)} workers have ended there"
+        return "workers end faster than anything gets done"
+
+    def _hand_over(self, worker: Worker, successor: Callable[[], Worker], undone: Sequence[Ticket]) -> None:
+        """Another worker takes over what this one was given, from where its generators were."""
+        number = worker.number
+        snapshot = worker.board.latest() or self._snapshots.get(number)
+        if snapshot is not None:
+            self._snapshots[number] = snapshot
+            self._orders.history.forget_before(number, snapshot.ticket)
+        self._orders.redo(
+            successor(), undone={ticket.number for ticket in undone}, state=snapshot.state if snapshot else None
+        )
+
+    def _undone(self, number: WorkerNo) -> list[Ticket]:
+        return [ticket for ticket in self._delivery.outstanding() if ticket.worker == number]
+
+    def _ticket_of(self, worker: Worker) -> Ticket | None:
+        return wording.ticket_at(worker.board.read_pulse(), self._undone(worker.number))
+
+    # --- workers that are stuck
+
+    def _look_at(self, worker: Worker, passed_s: float) -> None:
+        if not worker.leases or worker.known_pid is None:
+            self._watchdog.forget(worker.seat)
+        elif self._watchdog.look(worker.seat, worker.board.read_pulse(), passed_s=passed_s):
+            seen = self._witness.look_at(worker)
+            if seen is not None:
+                self._watchdog.look_closer(worker.seat, seen, passed_s=passed_s)
+
+    def _judge(self, worker: Worker, timings: Sequence[Timing]) -> State:
+        return self._watchdog.judge(
+            worker.seat,
+            samples_done=sum(timing.samples for timing in timings),
+            slowest_s=max(timing.longest_fetch_ns for timing in timings) / 1e9,
+        )
+
+    def _report(self, worker: Worker, stuck: Sequence[Worker], timings: Sequence[Timing], *, did: str) -> None:
+        """Once for every stall."""
+        pulse = worker.board.read_pulse()
+        if self._reported.get(worker.seat) == pulse:
+            return
+        self._reported[worker.seat] = pulse
+        samples = sum(timing.samples for timing in timings)
+        typical_s = sum(timing.fetch_ns for timing in timings) / samples / 1e9 if samples else None
+        self._chronicle.report_stall(worker, self._ticket_of(worker), stuck=stuck, typical_s=typical_s, did=did)
+
+    def _can_be_hedged(self, worker: Worker) -> bool:
+        pulse = worker.board.read_pulse()
+        return (
+            self._hedges
+            and not self._pool.hedges
+            and pulse.step is not Step.STARTING  # it may be worker_init_fn, which is nobody's ticket
+            and self._watchdog.waits_in(worker.seat) != "disk"  # a file server that is away is away for all
+            and self._hedged[pulse.ticket] < MOST_HEDGES
+            and self._witness.has_memory_to_spare()
+        )
+
+    def _start_hedge(self, worker: Worker) -> str:
+        number = worker.number
+        self._hedged[worker.board.read_pulse().ticket] += 1
+        if self._watchdog.waits_in(worker.seat) == "lock" and worker.stem.kind == "grown":
+            self._move_to_clean_stem()
+        did = "another worker does the same work; the first to answer is kept"
+        if self._pool.stem.kind != worker.stem.kind:
+            did = "another worker, started without the locks and threads of this program, does the same work"
+        self._chronicle.note(Kind.HEDGE_STARTED, did, worker, self._ticket_of(worker))
+        self._hand_over(worker, lambda: self._pool.hedge(number), self._undone(number))
+        return did
+
+    def _move_to_clean_stem(self) -> None:
+        """A lock that was held when this program forked is held for ever in what was forked; not in a fresh process."""
+        if self._rescue is None or self._pool.stem.kind == "clean":
+            return
+        rescue, self._rescue = self._rescue, None
+        try:
+            stem = rescue()
+        except Exception as why:  # whatever the dataset does when it is pickled: then it stays with the fork
+            text = f"{type(why).__name__}: {why}".splitlines()[0]
+            say_once(f"a worker waits for a lock, and a fresh process cannot take over: {text}")
+            return
+        self._pool.change_stem(stem)
+        self._chronicle.note(Kind.RESCUED, "workers come from a clean stem from now on")
+
+    def _settle_hedge(self, worker: Worker) -> None:
+        number = worker.number
+        hedge = self._pool.hedges.get(number)
+        if hedge is None:
+            return
+        if worker is hedge:
+            loser = self._pool.promote_hedge(number)
+            self._chronicle.note(Kind.HEDGE_WON, "the second worker answered first; the other is stopped", worker)
+        else:
+            loser = self._pool.drop_hedge(number)
+            self._chronicle.note(Kind.HEDGE_LOST, "the first worker came back; the second is stopped", worker)
+        self._dismiss(loser)
+
+    # --- what cannot be mended
+
+    def _is_beyond_hope(self, worker: Worker) -> bool:
+        hedge = self._pool.hedges.get(worker.number)
+        return self._watchdog.is_beyond_hope(worker.seat, *([hedge.seat] if hedge else []))
+
+    def _give_up(self, worker: Worker) -> Failure | None:
+        """A sample hangs whoever is at it: it is left out, if that is what the user wants, or raised."""
+        number, undone = worker.number, self._undone(worker.number)
+        silent_s = max(self._watchdog.silent_s(worker.seat), self._watchdog.standstill_s)
+        self._watchdog.note_done()
+        ticket = self._ticket_of(worker)
+        if not self._put_into_quarantine(worker.board.read_pulse(), ticket, f"no progress for {silent_s:.0f} s"):
+            return self._chronicle.frozen(worker, ticket, silent_s=silent_s)
+        if number in self._pool.hedges:
+            self._dismiss(self._pool.drop_hedge(number))
+        self._hand_over(worker, lambda: self._pool.hedge(number), undone)
+        self._dismiss(self._pool.promote_hedge(number))
+        return None
+
+    def _dismiss(self, worker: Worker) -> None:
+        self._orders.lose(worker)
+        self._watchdog.forget(worker.seat)
+
+    def _put_into_quarantine(self, pulse: Pulse, ticket: Ticket | None, why: str) -> bool:
+        """Never fetch this sample again; False if that is not what the user wants, or nobody knows which it is."""
+        if not self._quarantines or ticket is None or pulse.step is not Step.FETCHING:
+            return False
+        index = ticket.index
+        if isinstance(index, list | tuple):
+            if not 0 <= pulse.position < len(index):
+                return False
+            index = index[pulse.position]
+        if not isinstance(index, Hashable):
+            return False
+        self._orders.quarantined.add(index)
+        self._chronicle.note_quarantine(ticket, index, why)
+        return True
+
+    def _awaited(self) -> Worker:
+        ticket = self._delivery.next_ticket()
+        return self._pool.workers[ticket.worker if ticket else 0]

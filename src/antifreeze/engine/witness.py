@@ -1,0 +1,81 @@
+"""What can be learned about a worker from outside: what it waits for, where it is, how it ended.
+
+Asks the kernel and the worker's board; judges nothing.
+"""
+
+from __future__ import annotations
+
+import time
+
+from antifreeze import machine
+from antifreeze.engine.backends import process
+from antifreeze.engine.pool.pool import Lost
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.supervise.cause import Cause, cause_of
+from antifreeze.engine.supervise.stacks import Stack, parse
+from antifreeze.engine.supervise.watchdog import Seen
+
+# A worker that is asked for its stack writes it within milliseconds, unless the machine is busy.
+STACK_S = 0.5
+PAUSE_S = 0.01
+# Less than this is not enough for another worker.
+SPARE_BYTES = 256 << 20
+
+
+class Witness:
+    """Knows what has changed since the iterator began."""
+
+    def __init__(self) -> None:
+        self._oom_kills = machine.oom_kills()
+
+    def look_at(self, worker: Worker) -> Seen | None:
+        """What the kernel says about a worker and all that it started; None if it is gone."""
+        pid = worker.known_pid
+        facts = machine.process_facts(pid) if pid is not None else None
+        group = machine.group_facts(pid) if pid is not None else None
+        if facts is None or group is None:
+            return None
+        return Seen(
+            cpu_s=group.cpu_s,
+            io_bytes=group.io_bytes,
+            is_traced=facts.tracer_pid != 0,
+            is_stopped=facts.state == "T",
+            waits_in=facts.waits_in,
+        )
+
+    def text_of(self, worker: Worker) -> str:
+        """The Python stacks of a worker that is stuck, as text; empty if it cannot write them."""
+        if worker.pidfd is None:
+            return ""
+        start = end = worker.board.text_end()
+        process.ask_for_stack(worker.pidfd)
+        deadline = time.monotonic() + STACK_S
+        while time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+            before, end = end, worker.board.text_end()
+            if end == before > start:
+                break
+        return worker.board.read_text(start)
+
+    def cause_of(self, lost: Lost) -> Cause:
+        """How a worker ended, with whatever evidence there is."""
+        before, after = self._oom_kills, machine.oom_kills()
+        cause = cause_of(
+            lost.exitcode,
+            oom_kills_before=before,
+            oom_kills_after=after,
+            stack=self.last_words(lost.worker),
+            memory=machine.memory_facts(),
+        )
+        # One count, one death: of two workers that were killed together, the second finds the other half of the count.
+        self._oom_kills = before + 1 if cause.is_oom and before is not None else after
+        return cause
+
+    def last_words(self, worker: Worker) -> Stack | None:
+        """The Python stack that a worker left when it crashed, if it did."""
+        crashes = [stack for stack in parse(worker.board.read_text()) if stack.fatal]
+        return crashes[-1] if crashes else None
+
+    def has_memory_to_spare(self) -> bool:
+        """Whether there is memory for one more worker."""
+        return machine.available_memory() > SPARE_BYTES

@@ -1,0 +1,142 @@
+"""How long samples, batches and their transfer take, measured so that it is not felt.
+
+The steps of a batch are always timed, by one look at the clock after each. Single samples are timed only while they take
+long enough for that to cost nothing; the batch before tells. A batch that turns out slow although its samples were not
+timed is remembered as a whole.
+
+In the worker's loop: `begin` before the first sample, `fetched` after the last, `collated`, `sent`. A batch that fails
+leaves out the rest. The loop over samples has two forms, chosen anew for each batch::
+
+    if stopwatch.times_samples:
+        clock, since, slow_ns = stopwatch.clock, stopwatch.since, stopwatch.slow_ns
+        for position, i in enumerate(index, 1):
+            pulse[2] = position
+            samples.append(dataset[i])
+            now = clock()
+            if now - since > slow_ns:
+                slow_ns = stopwatch.note_slow(now - since, position - 1, i)
+            since = now
+        stopwatch.fetched(len(samples))
+    else:
+        for position, i in enumerate(index, 1):
+            pulse[2] = position
+            samples.append(dataset[i])
+        stopwatch.fetched(len(samples), whole=index)
+
+`__getitems__`, and an index without a batch, end as the second form does.
+"""
+
+from __future__ import annotations
+
+import reprlib
+import struct
+import time
+from typing import Any
+
+from antifreeze.engine.arena.board import SLOWEST, Board, Slow
+from antifreeze.engine.numbers import TicketNo
+
+# Samples faster than this, on average, are not timed one by one: the look at the clock would cost more than a per cent.
+FAST_NS = 10_000
+_pack = struct.Struct("=7q").pack_into
+
+
+class Stopwatch:
+    """Times one worker, and writes the results onto its board after every batch."""
+
+    __slots__ = (
+        "_batches",
+        "_board",
+        "_collate_ns",
+        "_fetch_ns",
+        "_longest_collate_ns",
+        "_longest_fetch_ns",
+        "_repr",
+        "_rows",
+        "_samples",
+        "_ticket",
+        "_times",
+        "_transfer_ns",
+        "clock",
+        "since",
+        "slow_ns",
+        "times_samples",
+    )
+
+    def __init__(self, board: Board) -> None:
+        self.clock = time.perf_counter_ns
+        self.times_samples = True
+        """Whether the samples of the next batch are to be timed one by one; the first are, for nothing is known yet."""
+        self.slow_ns = FAST_NS
+        """A sample must take longer than this to be one of the slowest."""
+        self.since = 0
+        """When the step under way began."""
+        self._board = board
+        self._times = board.times
+        self._ticket = TicketNo(-1)
+        self._fetch_ns = self._collate_ns = self._transfer_ns = 0
+        self._samples = self._batches = 0
+        self._longest_fetch_ns = self._longest_collate_ns = 0
+        self._rows = [0] * SLOWEST
+        """How long the sample in each row of the board's table took."""
+        self._repr = reprlib.Repr()
+        self._repr.maxstring = self._repr.maxother = 60  # as much as the board has room for
+
+    def begin(self, ticket: TicketNo) -> None:
+        """Fetching for this ticket begins now."""
+        self._ticket = ticket
+        self.since = self.clock()
+
+    def note_slow(self, ns: int, position: int, index: Any) -> int:
+        """This sample took longer than `slow_ns`; returns what that is from now on."""
+        row = self._rows.index(min(self._rows))
+        self._rows[row] = ns
+        self._board.write_slow(row, Slow(ns, self._ticket, position, self._describe(index)))
+        if ns > self._longest_fetch_ns:
+            self._longest_fetch_ns = ns
+            self._write()
+        self.slow_ns = max(FAST_NS, min(self._rows))
+        return self.slow_ns
+
+    def fetched(self, count: int, whole: Any = None) -> None:
+        """All samples of the batch are there; `whole` is its index, if they were not timed one by one."""
+        now = self.clock()
+        ns, self.since = now - self.since, now
+        self._fetch_ns += ns
+        self._samples += count
+        self.times_samples = ns > count * FAST_NS
+        if self.times_samples and whole is not None and ns > self.slow_ns:
+            self.note_slow(ns, -1, whole)
+
+    def collated(self) -> None:
+        """The samples have become a batch."""
+        now = self.clock()
+        ns, self.since = now - self.since, now
+        self._collate_ns += ns
+        if ns > self._longest_collate_ns:
+            self._longest_collate_ns = ns
+
+    def sent(self) -> None:
+        """The batch has been written into its slot and reported."""
+        self._transfer_ns += self.clock() - self.since
+        self._batches += 1
+        self._write()
+
+    def _write(self) -> None:
+        _pack(
+            self._times,
+            0,
+            self._fetch_ns,
+            self._collate_ns,
+            self._transfer_ns,
+            self._samples,
+            self._batches,
+            self._longest_fetch_ns,
+            self._longest_collate_ns,
+        )
+
+    def _describe(self, index: Any) -> str:
+        try:
+            return self._repr.repr(index)
+        except Exception:  # of a __repr__ of the user's own: a batch does not fail for it
+            return f"<{type(index).__name__}>"

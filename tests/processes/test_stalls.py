@@ -1,0 +1,265 @@
+"""Workers that get stuck: named, helped out, and never the end of an epoch; workers that are slow: left alone."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from antifreeze import DataLoader
+from antifreeze.errors import WorkerFrozen
+from antifreeze.observe.accounts import account_of
+from antifreeze.observe.ledger import Kind
+from drop_in.harness import Way
+from processes.test_recovery import assert_same, batches_of
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+LENGTH = 48
+SICK = 21
+
+
+def sleep(_: Any) -> None:
+    time.sleep(1000)
+
+
+def wait_for_a_socket(_: Any) -> None:
+    one, _other = socket.socketpair()
+    one.recv(1)
+
+
+def wait_for_a_lock(_: Any) -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def wait_for_a_pipe(_: Any) -> None:
+    read, _write = os.pipe()
+    os.read(read, 1)
+
+
+def hold_the_gil(_: Any) -> None:
+    import ctypes
+
+    while True:  # the signal that asks for the stack wakes it
+        ctypes.PyDLL(None).sleep(1000)
+
+
+def be_stopped(_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class SickOnce(Dataset[Any]):
+    """One sample gets stuck, in the first worker that comes to it."""
+
+    def __init__(self, flag: Path, trouble: Any, *, every_time: bool = False) -> None:
+        self.flag = flag
+        self.trouble = trouble
+        self.every_time = every_time
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> Any:
+        if index == SICK and (self.every_time or not self.flag.exists()):
+            self.flag.touch()
+            self.trouble(self)
+        return {"index": torch.tensor(index), "drawn": torch.rand(3) + random.random()}
+
+
+@pytest.fixture
+def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def load(dataset: Dataset[Any], way: Way | None = None, **options: Any) -> tuple[list[int], Any]:
+    context = {} if way is None else {"multiprocessing_context": "fork" if way.name == "grown" else "spawn"}
+    loader: Any = DataLoader(dataset, batch_size=4, num_workers=2, **{"stall_after": 1, **context, **options})
+    seen = [int(index) for batch in loader for index in batch["index"]]
+    return seen, account_of(loader).ledger
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [sleep, wait_for_a_socket, wait_for_a_lock, wait_for_a_pipe, hold_the_gil, be_stopped],
+    ids=lambda trouble: trouble.__name__,
+)
+def test_another_worker_does_what_one_is_stuck_at(
+    trouble: Any, tmp_path: Path, state_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seen, ledger = load(SickOnce(tmp_path / "flag", trouble))
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.STALL] == 1
+    assert ledger.counts[Kind.HEDGE_WON] == 1
+    stall = next(record for record in ledger if record.kind is Kind.STALL)
+    assert (stall.worker, stall.batch, stall.sample) == (1, SICK // 4, str(SICK))
+    said = capfd.readouterr().err
+    assert f"sample {SICK} (batch {SICK // 4}" in said
+    assert len(said.splitlines()) <= 10
+    if trouble is not be_stopped:  # which cannot say anything
+        assert trouble.__name__ in (stall.stack or "")
+        assert f"{Path(__file__).name}" in said
+        assert any(trouble.__name__ in file.read_text() for file in state_folder.rglob("stall-1.txt"))
+
+
+def test_a_worker_of_a_clean_stem_is_helped_out_too(tmp_path: Path, state_folder: Path) -> None:
+    seen, ledger = load(SickOnce(tmp_path / "flag", sleep), multiprocessing_context="spawn")
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.HEDGE_WON] == 1
+
+
+def test_what_another_worker_does_is_bit_for_bit_what_the_first_would_have_done(
+    tmp_path: Path, state_folder: Path
+) -> None:
+    def batches(flag: Path) -> list[Any]:
+        torch.manual_seed(5)
+        loader: Any = DataLoader(SickOnce(flag, sleep), batch_size=4, num_workers=2, stall_after=1)
+        return batches_of(loader)
+
+    (tmp_path / "calm").touch()
+    assert_same(batches(tmp_path / "sick"), batches(tmp_path / "calm"))
+
+
+class Lagging(SickOnce):
+    """One sample takes longer than a stall, every time."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == SICK:
+            time.sleep(5)
+        return super().__getitem__(index)
+
+
+def test_a_worker_that_comes_back_is_kept(tmp_path: Path, state_folder: Path) -> None:
+    (tmp_path / "flag").touch()
+    seen, ledger = load(Lagging(tmp_path / "flag", sleep))
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.HEDGE_STARTED] == ledger.counts[Kind.HEDGE_LOST] == 1
+
+
+class Busy(SickOnce):
+    """One sample takes long because there is much to do: for itself, or for a program that it has started."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == SICK:
+            self.trouble(self)
+        return super().__getitem__(index)
+
+
+def compute(_: Any) -> None:
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        pass
+
+
+def let_another_compute(_: Any) -> None:
+    program = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
+    subprocess.run([sys.executable, "-S", "-c", program], check=True)
+
+
+@pytest.mark.parametrize("trouble", [compute, let_another_compute], ids=lambda trouble: trouble.__name__)
+def test_a_worker_that_has_much_to_do_is_not_disturbed(trouble: Any, tmp_path: Path, state_folder: Path) -> None:
+    (tmp_path / "flag").touch()
+    seen, ledger = load(Busy(tmp_path / "flag", trouble))
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.HEDGE_STARTED] == 0
+
+
+def test_without_hedges_a_stall_is_reported_and_nothing_else(tmp_path: Path, state_folder: Path) -> None:
+    (tmp_path / "flag").touch()
+    seen, ledger = load(Lagging(tmp_path / "flag", sleep), hedge=False)
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.STALL] == 1
+    assert ledger.counts[Kind.HEDGE_STARTED] == 0
+
+
+def test_a_sample_that_hangs_every_time_is_raised_with_all_that_is_known(tmp_path: Path, state_folder: Path) -> None:
+    with pytest.raises(WorkerFrozen) as caught:
+        load(SickOnce(tmp_path / "flag", sleep, every_time=True), sample_timeout=4)
+    error = caught.value
+    assert (error.worker, error.batch) == (1, SICK // 4)
+    assert f"sample {SICK}" in (error.where or "")
+    assert f"{Path(__file__).name}:" in (error.where or "")
+    assert error.why == "it waits in: sleep"
+
+
+def test_a_sample_that_hangs_every_time_is_left_out_if_the_user_wants_it(tmp_path: Path, state_folder: Path) -> None:
+    dataset = SickOnce(tmp_path / "flag", sleep, every_time=True)
+    loader: Any = DataLoader(
+        dataset, batch_size=4, num_workers=2, stall_after=1, sample_timeout=4, on_error="skip", persistent_workers=True
+    )
+    for _ in range(2):
+        began = time.monotonic()
+        seen = [int(index) for batch in loader for index in batch["index"]]
+        assert seen == [index for index in range(LENGTH) if index != SICK]
+    assert time.monotonic() - began < 3, "in later epochs it is not even tried"
+    assert account_of(loader).ledger.counts[Kind.SAMPLE_QUARANTINED] == 1
+
+
+LOCK = threading.Lock()
+
+
+class BehindALock(Dataset[Any]):
+    """Uses a lock of the program's."""
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> Any:
+        with LOCK:
+            return {"index": torch.tensor(index)}
+
+
+def test_workers_that_inherited_a_held_lock_are_rescued_by_a_clean_stem(
+    state_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loader: Any = DataLoader(BehindALock(), batch_size=4, num_workers=2, stall_after=1)
+    with LOCK:
+        iterator = iter(loader)
+    assert [int(index) for batch in iterator for index in batch["index"]] == list(range(LENGTH))
+    ledger = account_of(loader).ledger
+    assert ledger.counts[Kind.RESCUED] == 1
+    assert ledger.counts[Kind.HEDGE_WON] == 2
+    assert "it waits for a lock" in capfd.readouterr().err
+
+
+def test_all_is_well_when_worker_and_hedge_are_killed_at_once(tmp_path: Path, state_folder: Path) -> None:
+    loader: Any = DataLoader(SickOnce(tmp_path / "flag", sleep), batch_size=4, num_workers=2, stall_after=1)
+    iterator = iter(loader)
+    pool = iterator._epoch._pool
+    hedged = threading.Event()
+
+    def kill_both() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not hedged.is_set():
+            for hedge in list(pool.hedges.values()):
+                if hedge.known_pid is not None and hedge.life.name == "ALIVE":
+                    for worker in (pool.workers[hedge.number], hedge):
+                        os.kill(worker.known_pid, signal.SIGKILL)
+                    hedged.set()
+            time.sleep(0.001)
+
+    killer = threading.Thread(target=kill_both)
+    killer.start()
+    try:
+        assert [int(index) for batch in iterator for index in batch["index"]] == list(range(LENGTH))
+    finally:
+        hedged.set()
+        killer.join()
+
+
+def test_a_calm_run_says_nothing_and_records_nothing(tmp_path: Path, state_folder: Path) -> None:
+    (tmp_path / "flag").touch()
+    _, ledger = load(SickOnce(tmp_path / "flag", sleep))
+    assert len(ledger) == 0
+    assert not state_folder.exists()

@@ -1,0 +1,156 @@
+"""Slow, stalled or at work: what is decided from what was seen."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from antifreeze.engine.arena.board import Pulse, Step
+from antifreeze.engine.numbers import SeatNo, TicketNo
+from antifreeze.engine.supervise.watchdog import (
+    FAR_LONGER,
+    Seen,
+    State,
+    Watchdog,
+)
+from antifreeze.settings import ALL_BLOCKED_S, ONE_BLOCKED_S
+
+SEAT = SeatNo(0)
+AT_WORK = Pulse(Step.FETCHING, TicketNo(3), 1)
+
+
+def seen(
+    *,
+    cpu_s: float = 1.0,
+    io_bytes: int = 0,
+    is_traced: bool = False,
+    is_stopped: bool = False,
+    waits_in: str = "socket",
+) -> Seen:
+    return Seen(cpu_s, io_bytes, is_traced, is_stopped, waits_in)
+
+
+class Dog:
+    """A watchdog that looks once a second."""
+
+    def __init__(
+        self, *, stall_after_s: float = 10.0, one_blocked_s: float = ONE_BLOCKED_S, all_blocked_s: float = ALL_BLOCKED_S
+    ) -> None:
+        self.watchdog = Watchdog(stall_after_s=stall_after_s, one_blocked_s=one_blocked_s, all_blocked_s=all_blocked_s)
+        self.samples_done, self.slowest_s = 100, 0.01
+
+    def pass_second(self, what: Seen, *, pulse: Pulse = AT_WORK, seat: SeatNo = SEAT) -> State:
+        self.watchdog.note_waited(1.0)
+        if self.watchdog.look(seat, pulse, passed_s=1.0):
+            self.watchdog.look_closer(seat, what, passed_s=1.0)
+        return self.watchdog.judge(seat, samples_done=self.samples_done, slowest_s=self.slowest_s)
+
+    def seconds_until(self, state: State, what: Seen, *, most: int = 4000) -> int | None:
+        return next((second for second in range(1, most) if self.pass_second(what) is state), None)
+
+
+def test_a_blocked_sample_is_a_stall_after_ten_seconds() -> None:
+    assert Dog().seconds_until(State.STALLED, seen()) == 11  # the first look only sees where it is
+
+
+def test_a_setting_changes_how_long_that_takes() -> None:
+    assert Dog(stall_after_s=2).seconds_until(State.STALLED, seen()) == 3
+    assert Dog(stall_after_s=30).seconds_until(State.STALLED, seen()) == 31
+
+
+def test_where_samples_take_long_a_stall_takes_longer() -> None:
+    dog = Dog()
+    dog.slowest_s = 1.0
+    assert dog.seconds_until(State.STALLED, seen()) == FAR_LONGER + 1
+
+
+def test_the_first_samples_get_a_minute_and_a_lock_gets_less() -> None:
+    dog = Dog()
+    dog.samples_done = 4
+    assert dog.seconds_until(State.STALLED, seen()) == 61
+    dog = Dog()
+    dog.samples_done = 0
+    assert dog.seconds_until(State.STALLED, seen(waits_in="lock")) == 16
+
+
+@given(st.lists(st.sampled_from(["computes", "reads"]), min_size=1, max_size=3))
+def test_whoever_computes_reads_or_writes_is_slow_and_never_stalled(kinds: list[str]) -> None:
+    dog, cpu_s, io_bytes, states = Dog(), 0.0, 0, set()
+    for second in range(2000):
+        if kinds[second % len(kinds)] == "computes":
+            cpu_s += 0.9
+        else:
+            io_bytes += 1
+        states.add(dog.pass_second(seen(cpu_s=cpu_s, io_bytes=io_bytes)))
+    assert states == {State.FINE, State.SLOW}
+
+
+def test_work_now_and_then_is_no_stall() -> None:
+    dog, states = Dog(), set()
+    for second in range(200):
+        states.add(dog.pass_second(seen(io_bytes=second // 4)))
+    assert State.STALLED not in states
+
+
+def test_a_worker_that_gets_on_is_fine_however_long_the_batch_takes() -> None:
+    dog = Dog()
+    for second in range(1000):
+        pulse = AT_WORK._replace(position=second // 9)
+        assert dog.pass_second(seen(), pulse=pulse) is State.FINE
+
+
+def test_a_debugger_is_never_accused() -> None:
+    assert Dog().seconds_until(State.STALLED, seen(is_traced=True)) is None
+
+
+def test_a_stopped_worker_is_a_stall_after_a_few_seconds_whatever_samples_take() -> None:
+    dog = Dog()
+    dog.slowest_s, dog.samples_done = 1000.0, 0
+    assert dog.seconds_until(State.STALLED, seen(is_stopped=True)) == 8
+
+
+def test_time_that_the_trainer_does_not_spend_waiting_does_not_count() -> None:
+    """A suspended machine, Ctrl-Z, an hour in the training step: one slice each."""
+    dog = Dog()
+    for _ in range(9):
+        assert dog.pass_second(seen()) is State.FINE  # an hour passes between two of them
+
+
+def test_a_sample_is_given_up_when_worker_and_hedge_are_blocked_while_others_get_on() -> None:
+    dog, hedge = Dog(), SeatNo(7)
+    for second in range(int(ONE_BLOCKED_S) + 10):
+        dog.pass_second(seen())
+        dog.pass_second(seen(), seat=hedge)
+        if second == 20:
+            assert not dog.watchdog.is_beyond_hope(SEAT, hedge)
+            dog.watchdog.note_done()
+    assert dog.watchdog.is_beyond_hope(SEAT, hedge)
+    assert not dog.watchdog.is_at_a_standstill
+
+
+def test_when_nobody_gets_on_only_the_long_limit_counts() -> None:
+    dog = Dog()
+    for _ in range(int(ALL_BLOCKED_S) - 1):
+        dog.pass_second(seen())
+    assert not dog.watchdog.is_beyond_hope(SEAT)
+    assert not dog.watchdog.is_at_a_standstill
+    dog.pass_second(seen())
+    assert dog.watchdog.is_at_a_standstill
+
+
+def test_both_limits_can_be_set() -> None:
+    dog = Dog(one_blocked_s=40, all_blocked_s=40)
+    dog.pass_second(seen())
+    dog.watchdog.note_done()
+    for _ in range(60):
+        dog.pass_second(seen())
+    assert dog.watchdog.is_beyond_hope(SEAT)
+    assert dog.watchdog.is_at_a_standstill
+
+
+def test_whoever_is_forgotten_starts_anew() -> None:
+    dog = Dog()
+    dog.seconds_until(State.STALLED, seen())
+    dog.watchdog.forget(SEAT)
+    assert dog.pass_second(seen()) is State.FINE
+    assert dog.watchdog.silent_s(SEAT) == 0.0
+    assert dog.watchdog.waits_in(SEAT) is None
+    assert not dog.watchdog.is_stopped(SEAT)
