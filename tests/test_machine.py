@@ -1,16 +1,26 @@
-"""What this machine is like, with `/proc` and `/sys` made up."""
+"""What this machine and its processes are like, with `/proc` and `/sys` made up, and with real processes."""
 
+import contextlib
+import ctypes
 import os
+import platform
+import select
+import signal
+import socket
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from antifreeze import machine
+from leftovers import wait_until
 
 MB = 1 << 20
 PutFiles = Callable[[dict[str, str]], None]
+Start = Callable[[Callable[[], object]], int]
 
 
 @pytest.fixture
@@ -186,3 +196,312 @@ def test_a_forked_child_gets_offsets_of_its_own(tmp_path: Path) -> None:
     assert os.read(writer, 2) == b"67"  # what can be written is left as it is: its offset is shared on purpose
     for fd in (reader, writer, deleted):
         os.close(fd)
+
+
+def test_kills_are_those_of_the_nearest_cgroup(put_files: PutFiles) -> None:
+    put_files(
+        {
+            "/proc/self/cgroup": "0::/user/me",
+            "/sys/fs/cgroup/user/me/memory.events": "low 0\nhigh 0\nmax 5\noom 4\noom_kill 3\noom_group_kill 9\n",
+            "/sys/fs/cgroup/user/memory.events": "oom_kill 70\n",
+            "/proc/vmstat": "oom_kill 90\n",
+        }
+    )
+    assert machine.oom_kills() == 3
+
+
+def test_kills_are_counted_in_the_first_generation_of_cgroups(put_files: PutFiles) -> None:
+    put_files(
+        {
+            "/proc/self/cgroup": "9:memory:/docker/of/the/host\n0::/\n",
+            "/sys/fs/cgroup/memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+            "/proc/vmstat": "oom_kill 90\n",
+        }
+    )
+    assert machine.oom_kills() == 2
+
+
+def test_where_cgroups_do_not_count_the_machine_does(put_files: PutFiles) -> None:
+    put_files({"/proc/self/cgroup": "0::/", "/proc/vmstat": "nr_free_pages 7\noom_kill 90\n"})
+    assert machine.oom_kills() == 90
+
+
+def test_where_nobody_counts_nothing_is_said(put_files: PutFiles) -> None:
+    put_files({"/proc/self/cgroup": "0::/", "/sys/fs/cgroup/memory.events": "oom_kill many\n"})
+    assert machine.oom_kills() is None
+    assert machine.memory_facts() == ""
+
+
+def test_this_machine_counts_kills() -> None:
+    kills = machine.oom_kills()
+    assert kills is None or kills >= 0
+
+
+def test_memory_is_told_by_the_tightest_limit(put_files: PutFiles) -> None:
+    put_files(
+        {
+            "/proc/self/cgroup": "0::/user/me",
+            "/sys/fs/cgroup/user/me/memory.max": f"{64 * MB}\n",
+            "/sys/fs/cgroup/user/me/memory.current": f"{60 * MB}\n",
+            "/sys/fs/cgroup/user/memory.max": f"{90 * MB}\n",
+            "/sys/fs/cgroup/user/memory.current": f"{61 * MB}\n",
+        }
+    )
+    assert machine.memory_facts() == "memory limit of this cgroup 64 MB, in use 60 MB"
+
+
+def test_without_a_limit_memory_is_the_machines(put_files: PutFiles) -> None:
+    put_files({"/proc/meminfo": "MemTotal: 4096000 kB\nMemAvailable: 1024000 kB\n"})
+    assert machine.memory_facts() == "memory of this machine 4000 MB, in use 3000 MB"
+
+
+STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 7 6 150 50 3 4 20 0 1 0 99 1 2\n"
+
+
+def test_a_process_with_an_odd_name_is_read(put_files: PutFiles) -> None:
+    put_files(
+        {
+            "/proc/7/stat": STAT.format(state="R"),
+            "/proc/7/status": "Name:\ta\nTracerPid:\t12\n",
+            "/proc/7/io": "rchar: 30\nwchar: 12\nsyscr: 99\nread_bytes: 99\n",
+        }
+    )
+    ticks = os.sysconf("SC_CLK_TCK")
+    assert machine.process_facts(7) == machine.ProcessFacts("R", 200 / ticks, 42, 12, None)
+
+
+def test_what_may_not_be_read_is_the_harmless_answer(put_files: PutFiles) -> None:
+    put_files({"/proc/7/stat": STAT.format(state="S")})
+    facts = machine.process_facts(7)
+    assert facts is not None and (facts.io_bytes, facts.tracer_pid, facts.waits_in) == (0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "files", "waits_in"),
+    [
+        ("S", {"wchan": "futex_wait_queue"}, "lock"),
+        ("S", {"wchan": "pipe_read"}, "pipe"),
+        ("S", {"wchan": "sk_wait_data"}, "socket"),
+        ("S", {"wchan": "do_poll.constprop.0"}, "poll"),
+        ("S", {"wchan": "hrtimer_nanosleep"}, "sleep"),
+        ("D", {"wchan": "folio_wait_bit_common"}, "disk"),
+        ("D", {"wchan": "0"}, "disk"),
+        ("S", {"wchan": "do_wait"}, None),
+        ("S", {"wchan": "0"}, None),
+        ("S", {"syscall": "-1 0x7f 0x7f", "wchan": "futex_do_wait"}, "lock"),
+        ("R", {"syscall": "running", "wchan": "0"}, None),
+        ("T", {"wchan": "pipe_read"}, None),
+    ],
+)
+def test_without_a_system_call_the_kernels_function_tells(
+    put_files: PutFiles, state: str, files: dict[str, str], waits_in: str | None
+) -> None:
+    put_files({"/proc/7/stat": STAT.format(state=state), **{f"/proc/7/{name}": text for name, text in files.items()}})
+    facts = machine.process_facts(7)
+    assert facts is not None and facts.waits_in == waits_in
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a process that does this, and leads a group; it and its group are killed after the test."""
+    started: list[int] = []
+
+    def fork(act: Callable[[], object]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setpgid(0, 0)
+                act()
+            finally:
+                os._exit(1)
+        with contextlib.suppress(PermissionError):
+            os.setpgid(pid, 0)
+        started.append(pid)
+        return pid
+
+    yield fork
+    for pid in started:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def lock_twice() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def hear_nothing() -> None:
+    here, there = socket.socketpair()
+    here.recv(1)
+    there.close()
+
+
+def read_a_socket_as_a_file() -> None:
+    here, there = socket.socketpair()
+    os.read(here.fileno(), 1)
+    there.close()
+
+
+def read_nothing() -> None:
+    read, _ = os.pipe()
+    os.read(read, 1)
+
+
+def poll_for_ever() -> None:
+    select.poll().poll()
+
+
+def sleep_on() -> None:
+    time.sleep(600)
+
+
+def burn() -> None:
+    while True:
+        pass
+
+
+WAITS = {
+    lock_twice: "lock",
+    hear_nothing: "socket",
+    read_a_socket_as_a_file: "socket",
+    read_nothing: "pipe",
+    poll_for_ever: "poll",
+    sleep_on: "sleep",
+}
+
+
+def facts_of(pid: int) -> machine.ProcessFacts:
+    facts = machine.process_facts(pid)
+    assert facts is not None
+    return facts
+
+
+@pytest.mark.parametrize("by", ["system call", "wait channel"])
+@pytest.mark.parametrize("act", WAITS, ids=lambda act: act.__name__)
+def test_what_a_process_waits_for_is_seen(
+    start: Start, act: Callable[[], None], by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "wait channel":
+        monkeypatch.setattr(platform, "machine", lambda: "an unknown processor")
+    pid = start(act)
+    if by == "wait channel" and not wait_until(lambda: Path(f"/proc/{pid}/wchan").read_text() != "0", 2):
+        pytest.skip("this kernel does not tell")
+    assert wait_until(lambda: facts_of(pid).waits_in == WAITS[act], 5), facts_of(pid)
+    assert facts_of(pid).state == "S"
+    before = machine.group_facts(pid)
+    assert before is not None and machine.group_facts(pid) == before
+
+
+def test_a_process_that_works_uses_time(start: Start) -> None:
+    pid = start(burn)
+    before = facts_of(pid).cpu_s
+    assert wait_until(lambda: facts_of(pid).cpu_s > before + 0.03, 10)
+    assert facts_of(pid).waits_in is None
+
+
+def test_a_process_that_is_stopped_is_seen(start: Start) -> None:
+    pid = start(sleep_on)
+    os.kill(pid, signal.SIGSTOP)
+    assert wait_until(lambda: facts_of(pid).state == "T", 5)
+    assert facts_of(pid).waits_in is None
+
+
+def test_a_process_that_is_debugged_is_seen(start: Start) -> None:
+    def be_traced() -> None:
+        ctypes.CDLL(None).ptrace(0, 0, 0, 0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    pid = start(be_traced)
+    assert wait_until(lambda: facts_of(pid).tracer_pid == os.getpid(), 5)
+
+
+def test_reading_and_writing_is_counted(start: Start) -> None:
+    read, write = os.pipe()
+
+    def echo() -> None:
+        os.read(read, 1000)
+        signal.pause()
+
+    pid = start(echo)
+    assert wait_until(lambda: facts_of(pid).waits_in == "pipe", 5)
+    before = facts_of(pid).io_bytes
+    os.write(write, b"x" * 1000)
+    assert wait_until(lambda: facts_of(pid).io_bytes == before + 1000, 5)
+    os.close(read)
+    os.close(write)
+
+
+def test_the_work_of_a_child_counts_for_the_group_only(start: Start) -> None:
+    def have_a_busy_child() -> None:
+        if os.fork() == 0:
+            burn()
+        sleep_on()
+
+    pid = start(have_a_busy_child)
+    assert wait_until(lambda: facts_of(pid).waits_in == "sleep", 5)
+    alone, together = facts_of(pid).cpu_s, machine.group_facts(pid)
+    assert together is not None
+
+    def group_got_on() -> bool:
+        now = machine.group_facts(pid)
+        return now is not None and now.cpu_s > together.cpu_s + 0.03
+
+    assert wait_until(group_got_on, 10)
+    assert facts_of(pid).cpu_s == alone
+
+
+def test_a_child_that_left_the_group_still_counts(start: Start) -> None:
+    read, write = os.pipe()
+
+    def have_a_distant_child() -> None:
+        if (child := os.fork()) == 0:
+            os.setsid()
+            burn_for(0.1)
+            os.write(write, b".")
+            sleep_on()
+        os.write(write, b"%d\n" % child)
+        sleep_on()
+
+    pid = start(have_a_distant_child)
+    text = os.read(read, 20)
+    while b"." not in text or b"\n" not in text:
+        text += os.read(read, 20)
+    group = machine.group_facts(pid)
+    os.kill(int(text.replace(b".", b"")), signal.SIGKILL)
+    assert group is not None and group.cpu_s >= 0.08
+    os.close(read)
+    os.close(write)
+
+
+def burn_for(cpu_s: float) -> None:
+    while time.process_time() < cpu_s:
+        pass
+
+
+def test_the_work_of_a_child_that_has_ended_is_not_taken_back(start: Start) -> None:
+    read, write = os.pipe()
+
+    def have_children_that_end() -> None:
+        if (child := os.fork()) == 0:
+            burn_for(0.1)
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.write(write, b".")
+        sleep_on()
+
+    pid = start(have_children_that_end)
+    os.read(read, 1)
+    group = machine.group_facts(pid)
+    assert group is not None and group.cpu_s >= 0.08 > facts_of(pid).cpu_s
+    os.close(read)
+    os.close(write)
+
+
+def test_there_are_no_facts_about_a_process_that_is_gone() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert machine.process_facts(pid) is None
+    assert machine.group_facts(pid) is None

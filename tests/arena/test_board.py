@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from antifreeze.engine.arena import board as board_module
-from antifreeze.engine.arena.board import Board, Pulse, Snapshot, Step
+from antifreeze.engine.arena.board import Board, Pulse, Slow, Snapshot, Step
 from antifreeze.engine.numbers import TicketNo
 
 
@@ -78,3 +78,74 @@ def test_whenever_the_worker_is_killed_one_snapshot_is_whole(board: Board, after
         board.keep(TicketNo(3), b"third")
     board._words = words
     assert board.latest() == Snapshot(TicketNo(2), b"second")
+
+
+def test_times_and_the_slowest_share_no_byte_with_the_pulse_and_the_snapshots(board: Board) -> None:
+    board.pulse[:3] = memoryview(bytes([1] * 24)).cast("q")
+    pulse = board.pulse.tolist()
+    board.keep(TicketNo(1), b"first")
+    board.keep(TicketNo(2), b"second")
+    for word in range(len(board.times)):
+        board.times[word] = -1
+    for row in range(board_module.SLOWEST):
+        board.write_slow(row, Slow(row + 1, TicketNo(row), row, "x" * 100))
+    assert board.pulse.tolist() == pulse
+    assert board.latest() == Snapshot(TicketNo(2), b"second")
+    board._words[board_module._PLACES[1] // 8] = 0
+    assert board.latest() == Snapshot(TicketNo(1), b"first")
+    slowest = board.read_timing().slowest
+    assert [(slow.ns, slow.ticket, slow.position) for slow in slowest] == [(n + 1, n, n) for n in range(9, -1, -1)]
+    assert board.read_timing().fetch_ns == -1
+
+
+@pytest.mark.parametrize("asked", ["", "5", "x" * 56, "é" * 28])
+def test_what_was_asked_for_is_kept_if_there_is_room(board: Board, asked: str) -> None:
+    board.write_slow(3, Slow(7, TicketNo(1), -1, asked))
+    assert board.read_timing().slowest == (Slow(7, TicketNo(1), -1, asked),)
+
+
+@pytest.mark.parametrize("asked", ["x" * 57, "é" * 29, "a" + "世" * 40, "\ud800" * 20])
+def test_what_was_asked_for_is_cut_where_a_character_ends(board: Board, asked: str) -> None:
+    board.write_slow(3, Slow(7, TicketNo(1), -1, asked))
+    shown = board.read_timing().slowest[0].asked
+    assert shown.endswith("…") and "\ufffd" not in shown and len(shown.encode()) <= 56
+    assert asked.encode("utf-8", "backslashreplace").decode().startswith(shown[:-1])
+
+
+def test_a_row_that_is_being_written_is_left_out(board: Board) -> None:
+    board.write_slow(0, Slow(7, TicketNo(1), 0, "whole"))
+
+    class View:
+        def __setitem__(self, place: slice, value: bytes) -> None:
+            raise Killed
+
+    class Torn:
+        view = View()
+
+    segment, board.segment = board.segment, Torn()  # type: ignore[assignment]
+    with pytest.raises(Killed):
+        board.write_slow(0, Slow(8, TicketNo(2), 0, "torn"))
+    board.segment = segment
+    assert board.read_timing().slowest == ()
+
+
+def test_text_comes_after_everything_else_and_is_read_from_where_one_likes(board: Board) -> None:
+    assert (board.text_end(), board.read_text()) == (0, "")
+    fd = board_module.open_text(board.segment.fd)
+    assert not os.get_inheritable(fd)
+    os.write(fd, b"first\n")
+    end = board.text_end()
+    os.write(fd, "zweitens ü\n".encode())
+    os.close(fd)
+    assert board.read_text() == "first\nzweitens ü\n"
+    assert board.read_text(end) == "zweitens ü\n"
+    assert board.read_text(board.text_end()) == ""
+    assert board.latest() is None and board.read_pulse() == Pulse(Step.STARTING, None, -1)
+
+
+def test_of_too_much_text_the_end_is_read(board: Board) -> None:
+    fd = board_module.open_text(board.segment.fd)
+    os.write(fd, b"x" * board_module.MOST_TEXT + b"the end")
+    os.close(fd)
+    text = board.read_text()
+    assert len(text) == board_module.MOST_TEXT and text.endswith("the end")
