@@ -17,9 +17,13 @@ The path of a batch, and where to read about each step:
     release   the last tensor dies → the slot is free                 engine/arena/         parent
 
     engine/epoch.py      the loop that names these steps; start reading here
+    engine/supervisor.py what is done about workers that are lost or stuck; decided in engine/supervise/, pure
+    engine/witness.py    what can be learned about a worker from outside
+    engine/chronicle.py  what happened to workers, as records, reports and errors
     engine/backends/     where workers come from and how they end
     engine/crossing/     how a dataset reaches a worker that was not forked from the trainer
     engine/pool/         a worker's life
+    observe/             the ledger, the statistics, what is printed, where files go
     iterator.py          the engine behind torch's iterator interface
     loader.py            DataLoader
     settings.py          every option, checked

@@ -110,6 +110,7 @@ class Iterator(_Stock):
                 options=options,
                 witness=Witness(),
                 rescue=functools.partial(_rescue, recipe),
+                timeout_s=loader.timeout,
             )
             self._shutdown = False
 
@@ -198,8 +199,6 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
         return "data pipes are not supported yet"
     if not loader.in_order:
         return "in_order=False is not supported yet"
-    if loader.timeout:
-        return "timeout= is not supported yet"
     if loader.pin_memory and torch.accelerator.is_available():
         return "pin_memory=True is not supported yet"
     context = loader.multiprocessing_context

@@ -263,3 +263,20 @@ def test_a_calm_run_says_nothing_and_records_nothing(tmp_path: Path, state_folde
     _, ledger = load(SickOnce(tmp_path / "flag", sleep))
     assert len(ledger) == 0
     assert not state_folder.exists()
+
+
+def test_torchs_timeout_keeps_its_meaning_and_names_worker_sample_and_place(tmp_path: Path, state_folder: Path) -> None:
+    (tmp_path / "flag").touch()
+    loader: Any = DataLoader(Lagging(tmp_path / "flag", sleep), batch_size=4, num_workers=2, timeout=2)
+    iterator, seen = iter(loader), []
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 2 seconds") as caught:
+        seen.extend(int(index) for batch in iterator for index in batch["index"])
+    assert isinstance(caught.value, WorkerFrozen)
+    assert f"batch {SICK // 4}, sample {SICK}, at " in (caught.value.where or "")
+    assert Path(__file__).name in (caught.value.where or "")
+    while len(seen) < LENGTH:  # as with torch, whoever goes on gets the rest
+        try:
+            seen.extend(int(index) for batch in iterator for index in batch["index"])
+        except RuntimeError as error:
+            assert "timed out" in str(error)
+    assert seen == list(range(LENGTH))

@@ -157,12 +157,28 @@ class Chronicle:
 
     def frozen(self, worker: Worker, ticket: Ticket | None, *, silent_s: float) -> Failure:
         """The error for a worker that made no progress for too long."""
+        return self._frozen(
+            worker,
+            ticket,
+            what=f"DataLoader worker (pid {worker.known_pid}) made no progress for {silent_s:.0f} s",
+            try_="give what it waits for a time-out of its own; sample_timeout= says how long is too long",
+        )
+
+    def timed_out(self, worker: Worker, ticket: Ticket | None, *, timeout_s: float) -> Exception:
+        """The error for torch's `timeout=`, in torch's words, with the facts that they lack."""
+        return self._frozen(
+            worker,
+            ticket,
+            what=f"DataLoader timed out after {timeout_s:g} seconds",
+            try_="a larger timeout=, or none: without it a stuck worker is noticed and helped out",
+        )()
+
+    def _frozen(self, worker: Worker, ticket: Ticket | None, *, what: str, try_: str) -> Failure:
         pulse = worker.board.read_pulse()
         text = self._witness.text_of(worker)
         stack = _last_stack(text)
         frame = stacks.most_telling(stack) if stack else None
-        waits_in = self._watchdog.waits_in(worker.seat)
-        what = f"DataLoader worker (pid {worker.known_pid}) made no progress for {silent_s:.0f} s"
+        seen = self._witness.look_at(worker)
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = text or None
         self._ledger.add(Kind.ERROR_RAISED, what, **facts)
@@ -170,8 +186,8 @@ class Chronicle:
             WorkerFrozen,
             what,
             where=f"worker {worker.number}, {wording.place(pulse, ticket)}" + (f", at {frame}" if frame else ""),
-            why=f"it waits in: {waits_in}" if waits_in else None,
-            try_="give what it waits for a time-out of its own; sample_timeout= says how long is too long",
+            why=f"it waits in: {seen.waits_in}" if seen and seen.waits_in else None,
+            try_=try_,
             worker=int(worker.number),
             pid=worker.known_pid or -1,
             batch=ticket.batch if ticket else None,

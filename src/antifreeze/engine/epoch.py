@@ -104,6 +104,7 @@ class Epoch:
         account: Account,
         witness: Witness,
         rescue: Rescue | None = None,
+        timeout_s: float = 0.0,
     ) -> None:
         self._pool = pool
         self._arena = arena
@@ -138,6 +139,10 @@ class Epoch:
         """Samples that were left out or replaced, by tickets that have not been delivered yet."""
         self._window = window
         self._can_wait_for_one = window <= MOST_UNHEARD * workers
+        self._timeout_s = timeout_s
+        """torch's own `timeout=`; 0: none."""
+        self._waited_s = 0.0
+        """How long no batch has come while one was waited for."""
         self._failure: Failure | None = None
         self._tear: Failure | None = None
         self._meant = 0
@@ -246,12 +251,22 @@ class Epoch:
         # One that has not been sent waits for room, which any worker can make; one with a hedge can come from either.
         only_one = self._can_wait_for_one and expected.number in worker.leases and not self._pool.hedges
         began = time.monotonic()
-        self._take_in(self._pool.wait(worker if only_one else None, deadline=began + SLICE_S))
-        waited_s = time.monotonic() - began
-        if waited_s >= SLICE_S:
+        slice_s = min(SLICE_S, self._timeout_s - self._waited_s) if self._timeout_s else SLICE_S
+        self._take_in(self._pool.wait(worker if only_one else None, deadline=began + slice_s))
+        if time.monotonic() - began >= slice_s:
             self._take_in(self._pool.wait(None, deadline=began))  # what others have said meanwhile
             # A suspended machine, or a stopped trainer, must not count for more than the slice that it was.
-            self._fail_if(self._supervisor.look(passed_s=SLICE_S))
+            self._fail_if(self._supervisor.look(passed_s=slice_s))
+            self._waited_s += slice_s
+            if self._timeout_s and self._waited_s >= self._timeout_s:
+                self._time_out()
+
+    def _time_out(self) -> NoReturn:
+        """torch's `timeout=`: no batch has come from any worker for so long. Whoever asks again may still get it."""
+        self._waited_s = 0.0
+        error = self._supervisor.timed_out(self._timeout_s)
+        self._meant = id(error)
+        raise error
 
     def _take_in(self, happenings: Sequence[Happening]) -> None:
         happened = deque(happenings)
@@ -304,6 +319,7 @@ class Epoch:
             raise InternalError(f"worker {worker.number} said {message!r}")
         if message.mishaps:
             self._note_mishaps(worker, message.ticket, message.mishaps)
+        self._waited_s = 0.0
         self._supervisor.note_done(worker, message.ticket)
         self._arrive(message.ticket, outcome)
         if self._supervisor.most_busy is not None:

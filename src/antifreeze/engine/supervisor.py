@@ -259,6 +259,11 @@ class Supervisor:
         self._chronicle.note_quarantine(ticket, index, why)
         return True
 
+    def timed_out(self, timeout_s: float) -> Exception:
+        """The error for a batch that has not come within torch's `timeout=`."""
+        worker = self._awaited()
+        return self._chronicle.timed_out(worker, self._ticket_of(worker), timeout_s=timeout_s)
+
     def _awaited(self) -> Worker:
         ticket = self._delivery.next_ticket()
         return self._pool.workers[ticket.worker if ticket else 0]
