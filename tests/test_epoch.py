@@ -140,6 +140,7 @@ class FakeWorker:
         self.number = WorkerNo(number)
         self.seat = SeatNo(seat)
         self.leases: dict[TicketNo, SlotNo | None] = {}
+        self.is_dismissed = False
         self.inbox: deque[tuple[Work | Resume, list[Memory]]] = deque()
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
@@ -190,9 +191,6 @@ class FakePool:
             worker.inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
             worker.tidy_inbox()
 
-    def is_served_by(self, worker: FakeWorker) -> bool:
-        return worker in (self.workers[worker.number], self.hedges.get(worker.number))
-
     def put_back(self, happened: deque[Any]) -> None:
         self.other_events.extendleft(reversed(happened))
 
@@ -225,6 +223,7 @@ class FakePool:
     def dismiss(self, worker: FakeWorker) -> FakeWorker:
         """It may write until it is dead, and what it has said may be on its way."""
         self.is_lost.pop(worker, None)
+        worker.is_dismissed = True
         self.dying.append(worker)
         if len(self.dying) % 2:  # what it had said before has been taken in already, or never is
             self.other_events.extend(Heard(worker, *sent) for sent in worker.outbox)
@@ -455,6 +454,7 @@ class Trainer(RuleBasedStateMachine):
         """It seems stuck, whatever it is at: another one does the same."""
         slow = [worker for worker in self.pool.workers if worker.leases and worker not in self.pool.is_lost]
         if slow:
+            self.epoch._supervisor.is_calm = False
             self.epoch._supervisor._start_hedge(data.draw(st.sampled_from(slow)))
             self.epoch._note_unsent()
 

@@ -134,16 +134,15 @@ class Iterator(_Stock):
         # torch's own __next__ is for its profiler, which costs as much as a small batch.
         if self._epoch is None or profiler._is_profiler_enabled:
             return super().__next__()
-        tally = self._tally
-        tally.begin_wait(_clock())
+        asked = _clock()
         try:
             data = self._next_data()
-            tally.end_wait(_clock())
+            self._tally.note_batch(asked, _clock())
             self._num_yielded += 1
             return data
         except BaseException as error:
             self._epoch.tear(error)  # unless it is meant
-            tally.end_wait_empty(_clock())
+            self._tally.note_none(asked, _clock())
             raise
 
     def _next_data(self) -> Any:

@@ -19,10 +19,8 @@ def test_waiting_is_what_passes_in_next() -> None:
     tally = Tally()
     tally.begin(100.0)
     for asked, given_ in ((100.0, 103.0), (106.0, 107.0)):
-        tally.begin_wait(asked)
-        tally.end_wait(given_)
-    tally.begin_wait(107.0)
-    tally.end_wait_empty(108.0)
+        tally.note_batch(asked, given_)
+    tally.note_none(107.0, 108.0)
     found = tally.snapshot({})
     assert (found.batches, found.seconds, found.waiting_s, found.waiting_share) == (2, 8.0, 5.0, 0.625)
 
@@ -31,8 +29,7 @@ def test_the_clock_runs_from_the_first_iterator() -> None:
     tally = Tally()
     for moment in (10.0, 20.0):
         tally.begin(moment)
-        tally.begin_wait(moment)
-        tally.end_wait(moment + 1)
+        tally.note_batch(moment, moment + 1)
     assert tally.snapshot({}).seconds == 11.0
 
 
@@ -96,7 +93,7 @@ def test_statistics_can_be_read_by_people() -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
-@pytest.mark.parametrize("call", ["tally.begin_wait(1.0)", "tally.end_wait(2.0)"])
+@pytest.mark.parametrize("call", ["tally.note_batch(1.0, 2.0)"])
 def test_a_wait_costs_next_to_nothing(call: str) -> None:
     runs = timeit.repeat(call, globals={"tally": Tally()}, number=2000, repeat=20)
     assert min(runs) / 2000 < 0.7e-6

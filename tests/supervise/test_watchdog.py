@@ -121,7 +121,7 @@ def test_a_sample_is_given_up_when_worker_and_hedge_are_blocked_while_others_get
         dog.pass_second(seen(), seat=hedge)
         if second == 20:
             assert not dog.watchdog.is_beyond_hope(SEAT, hedge)
-            dog.watchdog.note_done()
+            dog.watchdog.note_done(SeatNo(99))
     assert dog.watchdog.is_beyond_hope(SEAT, hedge)
     assert not dog.watchdog.is_at_a_standstill
 
@@ -139,7 +139,7 @@ def test_when_nobody_gets_on_only_the_long_limit_counts() -> None:
 def test_both_limits_can_be_set() -> None:
     dog = Dog(one_blocked_s=40, all_blocked_s=40)
     dog.pass_second(seen())
-    dog.watchdog.note_done()
+    dog.watchdog.note_done(SeatNo(99))
     for _ in range(60):
         dog.pass_second(seen())
     assert dog.watchdog.is_beyond_hope(SEAT)

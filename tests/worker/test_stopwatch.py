@@ -9,7 +9,7 @@ import pytest
 from antifreeze.engine.arena import board as board_module
 from antifreeze.engine.arena.board import Board, Slow, Timing
 from antifreeze.engine.numbers import TicketNo
-from antifreeze.engine.worker.stopwatch import FAST_NS, Stopwatch
+from antifreeze.engine.worker.stopwatch import FAST_NS, WRITE_NS, Stopwatch
 
 MS = 1_000_000
 
@@ -49,6 +49,7 @@ class Worker:
         stopwatch.collated()
         self.now += send_ns
         stopwatch.sent()
+        stopwatch.write()
 
 
 @pytest.fixture
@@ -149,3 +150,16 @@ def test_a_huge_index_is_cut_short_before_it_is_shown(board: Board) -> None:
 def test_the_trainers_side_reads_what_the_worker_wrote(board: Board) -> None:
     Worker(Board.over(os.dup(board.segment.fd)), lambda _: MS).make([4, 5])
     assert board.read_timing().samples == 2
+
+
+def test_the_board_is_written_a_thousand_times_a_second_at_most(board: Board) -> None:
+    now = 0
+    stopwatch = Stopwatch(board)
+    stopwatch.clock = lambda: now  # type: ignore[assignment]
+    counts = []
+    for moment in (1, WRITE_NS // 2, WRITE_NS + 2, WRITE_NS + 3, 2 * WRITE_NS + 4):
+        stopwatch.begin(TicketNo(0))
+        now = moment
+        stopwatch.sent()
+        counts.append(board.read_timing().batches)
+    assert counts == [1, 1, 3, 3, 5]

@@ -282,7 +282,7 @@ class Epoch:
                 self._receive(happening)
             case Lost(worker):
                 self._times.read(worker)
-                if self._pool.is_served_by(worker):  # else it has been dismissed since
+                if not worker.is_dismissed:
                     self._fail_if(self._supervisor.recover(happening))
             case Gone(worker):
                 self._times.read(worker)
@@ -303,7 +303,7 @@ class Epoch:
 
     def _receive(self, heard: Heard) -> None:
         worker, message, descriptors = heard
-        if not self._pool.is_served_by(worker):  # it has been dismissed since it said this
+        if worker.is_dismissed:  # since it said this
             for fd in descriptors:
                 os.close(fd)
             return
@@ -320,7 +320,8 @@ class Epoch:
         if message.mishaps:
             self._note_mishaps(worker, message.ticket, message.mishaps)
         self._waited_s = 0.0
-        self._supervisor.note_done(worker, message.ticket)
+        if not self._supervisor.is_calm:
+            self._supervisor.note_done(worker, message.ticket)
         self._arrive(message.ticket, outcome)
         if self._supervisor.most_busy is not None:
             self._send_work()  # a worker that has nothing to do makes room for another

@@ -63,18 +63,22 @@ class Supervisor:
         """Of workers that are gone: what the next of their number began with."""
         self._reported: dict[SeatNo, Pulse] = {}
         self._hedged: Counter[TicketNo | None] = Counter()
+        self.is_calm = True
+        """Whether there is nobody to look after: then nobody has to tell what has been done."""
         self.most_busy: int | None = None
         """How many workers may be at work at the same time; None: all of them."""
 
     def note_done(self, worker: Worker, ticket: TicketNo) -> None:
         """This worker has carried out this ticket: of two that were at it, it is the one to keep."""
         self._recovery.note_done(ticket)
-        self._watchdog.note_done()
+        self._watchdog.note_done(worker.seat)
         if self._pool.hedges:
             self._settle_hedge(worker)
+        self.is_calm = self._recovery.is_calm and self._watchdog.is_calm and not self._pool.hedges
 
     def look(self, *, passed_s: float) -> Failure | None:
         """The trainer has waited for so long, and nothing has come: see how the workers are."""
+        self.is_calm = False
         self._watchdog.note_waited(passed_s)
         for worker in (*self._pool.workers, *self._pool.hedges.values()):
             self._look_at(worker, passed_s)
@@ -93,6 +97,7 @@ class Supervisor:
 
     def recover(self, lost: Lost) -> Failure | None:
         """Have another worker do what this one has not done, from where its generators were."""
+        self.is_calm = False
         worker, number = lost.worker, lost.worker.number
         pulse, undone = worker.board.read_pulse(), self._undone(number)
         ticket = wording.ticket_at(pulse, undone)
@@ -230,7 +235,7 @@ class Supervisor:
         """A sample hangs whoever is at it: it is left out, if that is what the user wants, or raised."""
         number, undone = worker.number, self._undone(worker.number)
         silent_s = max(self._watchdog.silent_s(worker.seat), self._watchdog.standstill_s)
-        self._watchdog.note_done()
+        self._watchdog.note_done(worker.seat)
         ticket = self._ticket_of(worker)
         if not self._put_into_quarantine(worker.board.read_pulse(), ticket, f"no progress for {silent_s:.0f} s"):
             return self._chronicle.frozen(worker, ticket, silent_s=silent_s)

@@ -88,7 +88,6 @@ class Tally:
         "_first",
         "_last",
         "_lost_with_batches",
-        "_since",
         "_slowest",
         "_transfer_s",
         "_waiting_s",
@@ -98,7 +97,6 @@ class Tally:
         self._batches = 0
         self._first: float | None = None
         self._last = 0.0
-        self._since = 0.0
         self._waiting_s = 0.0
         self._fetch_s = 0.0
         self._collate_s = 0.0
@@ -111,20 +109,16 @@ class Tally:
         if self._first is None:
             self._first = self._last = now
 
-    def begin_wait(self, now: float) -> None:
-        """The user asks for a batch."""
-        self._since = now
-
-    def end_wait(self, now: float) -> None:
-        """The user is given a batch."""
-        self._waiting_s += now - self._since
-        self._last = now
+    def note_batch(self, asked: float, given: float) -> None:
+        """The user asked for a batch then, and was given it now."""
+        self._waiting_s += given - asked
+        self._last = given
         self._batches += 1
 
-    def end_wait_empty(self, now: float) -> None:
-        """The user is given no batch, but the end of the epoch or an error."""
-        self._waiting_s += now - self._since
-        self._last = now
+    def note_none(self, asked: float, given: float) -> None:
+        """The user asked for a batch, and was given none: it was the end of the epoch, or an error."""
+        self._waiting_s += given - asked
+        self._last = given
 
     def note_batch_skipped(self, samples: int) -> None:
         """A whole batch of so many samples was lost."""

@@ -143,10 +143,6 @@ class Pool:
         happened, self._happened = self._happened, []
         return happened
 
-    def is_served_by(self, worker: Worker) -> bool:
-        """Whether anybody waits for what this worker says."""
-        return self.workers[worker.number] is worker or self.hedges.get(worker.number) is worker
-
     def put_back(self, happened: Sequence[Happening]) -> None:
         """These have not been dealt with: they are what happens next."""
         self._happened[:0] = happened
@@ -192,6 +188,7 @@ class Pool:
 
     def dismiss(self, worker: Worker) -> None:
         """Nobody waits for this one any more: it is killed with all that it started. `Gone` says when it is dead."""
+        worker.is_dismissed = True
         if worker.life is Life.LOST:
             self._forget(worker)
             self._happened.append(Gone(worker))

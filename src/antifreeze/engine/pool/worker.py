@@ -38,6 +38,8 @@ class Worker:
         self.board = board
         self.leases: dict[TicketNo, SlotNo | None] = {}
         """What it has been given to do, and where it may put it."""
+        self.is_dismissed = False
+        """Whether nobody waits for what it says any more."""
         self.exitcode: int | None = None
         self.pidfd: int | None = None
         self._known_pid: int | None = None

@@ -49,12 +49,16 @@ class Recovery:
         self._in_a_row = 0
         self._most_in_a_row = MOST_IDLE_ENDS_EACH * workers + MOST_IDLE_ENDS
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether no worker has ended since something was done."""
+        return not self._in_a_row and not self._ends
+
     def note_done(self, ticket: TicketNo) -> None:
         """This ticket has been carried out: whatever ended workers on the way was not it."""
-        if self._in_a_row:
-            self._in_a_row = 0
-            for place in [place for place in self._ends if place.ticket in (ticket, None)]:
-                del self._ends[place]
+        self._in_a_row = 0
+        for place in [place for place in self._ends if place.ticket in (ticket, None)]:
+            del self._ends[place]
 
     def judge(self, worker: WorkerNo, pulse: Pulse) -> Verdict:
         """A worker has ended, and this is what it was at."""

@@ -75,9 +75,15 @@ class Watchdog:
         """How long we have waited since something got done."""
         return self._standstill_s
 
-    def note_done(self) -> None:
-        """Some worker has finished a ticket."""
+    @property
+    def is_calm(self) -> bool:
+        """Whether nobody is being watched."""
+        return not self._watches
+
+    def note_done(self, seat: SeatNo) -> None:
+        """This worker has finished a ticket, or has been given up."""
         self._standstill_s = 0.0
+        self._watches.pop(seat, None)
         for watch in self._watches.values():
             watch.others_got_on = True
 

@@ -55,6 +55,8 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo)
             workbench.rest()
     except ChannelClosed:
         return
+    finally:
+        workbench.stopwatch.write()
 
 
 def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work, list[int]]]:
