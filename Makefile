@@ -1,6 +1,7 @@
 # make setup | demo | test | check      all that one needs to know
-# make articles | bench | zoo           the longer proofs
+# make articles | bench | zoo | chaos   the longer proofs
 # make bench-page                       docs/benchmarks.md, from the figures in docs/benchmarks/
+# make bench-faults | bench-faults-page what a fault does to antifreeze and its peers; docs/faults-of-peers.md
 #
 # Needs Python 3.11+ and make. Everything is installed into .venv; PYTHON=… chooses another Python to build it with.
 
@@ -17,13 +18,19 @@ BENCH_READY := $(VENV)/.ready-bench
 # Where `make bench` writes every reading, anew each time, and what else it is to do: BENCH="--workers 4 --only ints,jpeg"
 BENCH_JSON ?= build/bench.json
 BENCH ?=
+# The same for `make bench-faults`: FAULTS="--engines antifreeze,torch --only stuck"; its page is made from docs/faults-of-peers.json.
+FAULTS_JSON ?= build/bench-faults.json
+FAULTS ?=
+# What `make chaos` is to do: CHAOS="--seed 7 --trial 12"; CHAOS="--json docs/reliability.json --quiet 100", then
+# CHAOS=--page, writes docs/reliability.md.
+CHAOS ?=
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 HAS_TORCH := import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11))
 WHERE_TORCH := import torch; from pathlib import Path; print(Path(torch.__file__).parents[1])
 WHERE_PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
 
-.PHONY: setup demo test check format articles bench bench-page zoo clean
+.PHONY: setup demo test check format articles bench bench-page zoo chaos clean
 
 setup: $(READY)
 
@@ -54,13 +61,24 @@ bench: $(BENCH_READY)
 bench-page: $(BENCH_READY)
 	$(BIN)/python benchmarks/benchmark_page.py
 
+# The fault table of PEERS: antifreeze beside torch, torchdata, SPDL and Grain; about ten minutes, for what is blocked is waited for.
+.PHONY: bench-faults bench-faults-page
+bench-faults: $(BENCH_READY)
+	$(BIN)/python benchmarks/faults.py --json $(FAULTS_JSON) $(FAULTS)
+
+bench-faults-page: $(BENCH_READY)
+	$(BIN)/python benchmarks/faults.py --page
+
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \
 	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run" \
-	        --only shared-memory,file-descriptors,main-guard; \
+	        --only shared-memory,file-descriptors,main-guard,worker-death,stall,exception,none-sample,collate,shutdown,orphans; \
 	else \
 	    echo "zoo: skipped, there is no $(ZOO)/drive.py; say where it is: make zoo ZOO=path/to/zoo"; \
 	fi
+
+chaos: $(READY)
+	$(BIN)/python -m chaos $(CHAOS)
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -60,6 +60,7 @@ def test_every_error_is_also_the_builtin_that_torch_raises_there() -> None:
         "WorkerLost": RuntimeError,
         "WorkerCrashed": RuntimeError,
         "WorkerKilled": RuntimeError,
+        "WorkerFrozen": RuntimeError,
         "ArenaError": RuntimeError,
         "Fallback": RuntimeError,
         "InternalError": RuntimeError,

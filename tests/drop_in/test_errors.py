@@ -19,7 +19,9 @@ def outcomes(batches: Any) -> list[Any]:
     return seen
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+@pytest.mark.parametrize(
+    "error", [error for error in ERRORS if error is not datasets.two_arguments], ids=lambda error: error.__name__
+)
 def test_an_error_of_the_dataset_has_torchs_type_and_text(ours: Way, error: Callable[[int], BaseException]) -> None:
     def case(make: Maker) -> Any:
         return outcomes(iter(make(Rejecting(12, bad=5, error=error), batch_size=2)))
@@ -34,6 +36,19 @@ def test_an_error_without_workers_is_the_users_own(error: Callable[[int], BaseEx
         return outcomes(iter(make(Rejecting(12, bad=5, error=error), batch_size=2, num_workers=0)))
 
     assert_same(our_way("default"), case)
+
+
+def test_an_error_that_cannot_be_built_from_its_text_keeps_its_type_where_torch_makes_it_a_runtime_error(
+    ours: Way,
+) -> None:
+    def case(make: Maker) -> Any:
+        seen = outcomes(iter(make(Rejecting(12, bad=5, error=datasets.two_arguments), batch_size=2)))
+        kinds.append(seen[2][1][0])
+        return [(kind, what[1:] if kind == "raised" else what) for kind, what in seen]
+
+    kinds: list[type] = []
+    assert_same(ours, case)
+    assert set(kinds) == {RuntimeError, datasets.TwoArguments}
 
 
 def test_the_text_of_an_error_names_worker_and_place(ours: Way) -> None:

@@ -1,5 +1,6 @@
 """Workers that get stuck: named, helped out, and never the end of an epoch; workers that are slow: left alone."""
 
+import contextlib
 import os
 import random
 import signal
@@ -275,8 +276,6 @@ def test_torchs_timeout_keeps_its_meaning_and_names_worker_sample_and_place(tmp_
     assert f"batch {SICK // 4}, sample {SICK}, at " in (caught.value.where or "")
     assert Path(__file__).name in (caught.value.where or "")
     while len(seen) < LENGTH:  # as with torch, whoever goes on gets the rest
-        try:
+        with contextlib.suppress(WorkerFrozen):
             seen.extend(int(index) for batch in iterator for index in batch["index"])
-        except RuntimeError as error:
-            assert "timed out" in str(error)
     assert seen == list(range(LENGTH))

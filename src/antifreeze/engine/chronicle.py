@@ -31,14 +31,12 @@ _KINDS: dict[str, Kind] = {
     "redone": Kind.SAMPLE_RETRIED,
     "skipped": Kind.SAMPLE_SKIPPED,
     "replaced": Kind.SAMPLE_REPLACED,
-    "none": Kind.ERROR_RAISED,
 }
 _DONE = {
     "retried": "fetched again",
     "redone": "fetched again",
     "skipped": "left out",
     "replaced": "replaced by another",
-    "none": "was None",
 }
 
 
@@ -58,6 +56,8 @@ class Chronicle:
     def note_mishaps(self, worker: Worker, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
         """What went wrong with samples of a batch, and what was done about it."""
         for mishap in mishaps:
+            if mishap.kind == "none":
+                continue  # which is raised, with all that is known
             facts = _facts(worker, None, ticket)
             facts["sample"] = mishap.sample
             facts["attempt"] = mishap.attempt
@@ -65,9 +65,20 @@ class Chronicle:
             facts["stack"] = mishap.traceback
             why = "; ".join(filter(None, (mishap.exception, mishap.remark)))
             self._ledger.add(_KINDS[mishap.kind], f"sample {mishap.sample} {_DONE[mishap.kind]}: {why}", **facts)
-            if mishap.kind != "none":  # which is raised, with all that is known
-                where = f"batch {ticket.batch}, sample {mishap.sample}"
-                say_counted(f"sample {mishap.kind}", f"{where}: {_DONE[mishap.kind]}; {why}")
+            where = f"batch {ticket.batch}, sample {mishap.sample}"
+            say_counted(f"sample {mishap.kind}", f"{where}: {_DONE[mishap.kind]}; {why}")
+
+    def note_raised(self, error: Exception, ticket: Ticket, position: int, pid: int | None) -> None:
+        """The user's loop is given this error in place of a batch."""
+        self._ledger.add(
+            Kind.ERROR_RAISED,
+            f"{type(error).__name__}: {wording.whereabouts(ticket, position)}",
+            worker=int(ticket.worker),
+            pid=pid,
+            batch=ticket.batch,
+            sample=wording.sample_of(ticket, position),
+            exception=f"{type(error).__name__}: {error}",
+        )
 
     def note_end(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, cause: Cause) -> None:
         """A worker has ended, and another takes over."""

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from torch._utils import ExceptionWrapper
-
 from antifreeze.engine import wording
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.arena.forms import Form
@@ -24,6 +22,7 @@ from antifreeze.engine.arena.views import read_letter
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.crossing import results
+from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.flow.delivery import Arrival, Delivery
 from antifreeze.engine.flow.dispatch import Dispatch
 from antifreeze.engine.flow.mishap import Losses
@@ -291,7 +290,7 @@ class Epoch:
                 for difference in differing:
                     say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
             case StemSaid(stem, Unfit(error)):
-                self._fail_if(functools.partial(_load_error, error, stem.find))
+                self._fail_if(functools.partial(load_error, error, stem.find))
 
     def tear(self, interruption: BaseException) -> None:
         """Something broke in (Ctrl-C, say) where a batch may have got lost: better an error than a gap or a wait for it."""
@@ -396,7 +395,7 @@ class Epoch:
                         raise
                     error = why
             case Raised(raw, find, position, pid):
-                error = _load_error(raw, find)
+                error = load_error(raw, find)
             case Unsent(error):
                 pass
             case Nothing():
@@ -404,6 +403,7 @@ class Epoch:
         if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
             error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error))
         error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
+        self._chronicle.note_raised(error, ticket, position, pid)
         return None, error
 
     def _fail_if(self, failure: Failure | None) -> None:
@@ -416,20 +416,3 @@ class Epoch:
         self._failure = failure
         self._pool.stop()
         raise failure()
-
-
-def _load_error(raw: bytes, find: results.Find) -> Exception:
-    try:
-        error = results.load(raw, find)
-    except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
-        return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
-    return _unwrap(error) if isinstance(error, ExceptionWrapper) else error
-
-
-def _unwrap(wrapper: ExceptionWrapper) -> Exception:
-    """The exception that torch would raise: its type, with torch's message."""
-    try:
-        wrapper.reraise()
-    except Exception as error:  # this is what it is for
-        return error.with_traceback(None)
-    raise InternalError("torch's ExceptionWrapper did not raise")

@@ -69,10 +69,13 @@ def place(pulse: Pulse, ticket: Ticket | None) -> str:
 
 def sample_at(pulse: Pulse, ticket: Ticket | None) -> str | None:
     """The sample that a worker was at, if it was at one."""
-    if ticket is None or pulse.step is not Step.FETCHING:
-        return None
+    return sample_of(ticket, pulse.position) if ticket is not None and pulse.step is Step.FETCHING else None
+
+
+def sample_of(ticket: Ticket, position: int) -> str | None:
+    """The sample at this position of a batch; None: no single one."""
     if isinstance(ticket.index, list | tuple):
-        return repr(ticket.index[pulse.position]) if 0 <= pulse.position < len(ticket.index) else None
+        return repr(ticket.index[position]) if 0 <= position < len(ticket.index) else None
     return repr(ticket.index)
 
 

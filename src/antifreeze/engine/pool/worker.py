@@ -73,8 +73,8 @@ class Worker:
             process.wait_ended([self.pidfd or -1], deadline=time.monotonic() + min(left, process.SLICE_S))
 
     def terminate(self) -> None:
-        """Ask the process to end, as multiprocessing does it: by SIGTERM."""
-        self._signal(signal.SIGTERM)
+        """End the process; not by SIGTERM, as multiprocessing does it, which workers leave to the trainer."""
+        self._signal(signal.SIGKILL)
 
     def kill(self) -> None:
         """End the process."""

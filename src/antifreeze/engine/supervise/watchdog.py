@@ -153,8 +153,9 @@ class Watchdog:
 
     def _patience_s(self, watch: _Watch, samples_done: int, slowest_s: float) -> float:
         if samples_done >= A_HANDFUL:
-            # At most as long as a sample may be blocked: the slowest may have been a worker that somebody had stopped.
-            return max(self._stall_after_s, min(FAR_LONGER * slowest_s, self._sample_limit_s))
+            # At most half as long as a sample may be blocked: the slowest may have been a worker that somebody had
+            # stopped, and a hedge needs its time.
+            return max(self._stall_after_s, min(FAR_LONGER * slowest_s, self._sample_limit_s / 2))
         in_a_lock = watch.last is not None and watch.last.waits_in == "lock"
         return self._stall_after_s * (FIRST_IN_A_LOCK if in_a_lock else FIRST)
 

@@ -56,11 +56,18 @@ def _seed(base_seed: int, worker: WorkerNo) -> int:
 
 
 def set_worker_signals() -> None:
-    """Ctrl-C is the trainer's to judge; a worker's own children get the usual handlers back."""
-    signal.signal(signal.SIGINT, _do_nothing)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
+    """What is sent to all processes of a job is the trainer's to judge; a worker's own children get the usual back.
+
+    (Workers are in groups of their own; but a scheduler that ends a job does not go by groups.)
+    """
+    for number in _TRAINERS:
+        signal.signal(number, _do_nothing)
+        signal.siginterrupt(number, False)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     os.register_at_fork(after_in_child=_give_signals_back)
+
+
+_TRAINERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _do_nothing(*_: Any) -> None:
@@ -69,8 +76,10 @@ def _do_nothing(*_: Any) -> None:
 
 
 def _give_signals_back() -> None:
-    if signal.getsignal(signal.SIGINT) is _do_nothing:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in _TRAINERS:
+        if signal.getsignal(number) is _do_nothing:
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
 
 
 def write_stacks(fd: int, *, on_signal: int) -> None:
