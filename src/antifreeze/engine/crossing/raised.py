@@ -19,17 +19,16 @@ def load_error(raw: bytes, find: results.Find) -> Exception:
         error: Exception | ExceptionWrapper = results.load(raw, find)
     except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
         return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
-    if isinstance(error, ExceptionWrapper):
-        return unwrap(error)
-    return error
+    return unwrap(error) if isinstance(error, ExceptionWrapper) else error
 
 
 def unwrap(wrapper: ExceptionWrapper) -> Exception:
     """The exception that torch would raise, or one of the type that it should have been."""
+    kind: type[Exception] = wrapper.exc_type
     try:
         wrapper.reraise()
     except Exception as error:  # this is what it is for
-        if isinstance(error, wrapper.exc_type):
+        if isinstance(error, kind):
             return error.with_traceback(None)
     return _without_constructor(wrapper)
 
