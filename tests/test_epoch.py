@@ -453,10 +453,14 @@ class Trainer(RuleBasedStateMachine):
     def hedge_a_worker(self, data: Any) -> None:
         """It seems stuck, whatever it is at: another one does the same."""
         slow = [worker for worker in self.pool.workers if worker.leases and worker not in self.pool.is_lost]
+        supervisor: Any = self.epoch._supervisor
         if slow:
-            self.epoch._supervisor.is_calm = False
-            self.epoch._supervisor._start_hedge(data.draw(st.sampled_from(slow)))
-            self.epoch._note_unsent()
+            worker = data.draw(st.sampled_from(slow))
+            supervisor.is_calm = False
+            supervisor._hedged.clear()  # else there would be two in all
+            if supervisor._can_be_hedged(worker):
+                supervisor._start_hedge(worker)
+                self.epoch._note_unsent()
 
     @rule()
     def the_dismissed_die(self) -> None:

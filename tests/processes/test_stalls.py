@@ -132,6 +132,23 @@ def test_what_another_worker_does_is_bit_for_bit_what_the_first_would_have_done(
     assert_same(batches(tmp_path / "sick"), batches(tmp_path / "calm"))
 
 
+class SickTwice(SickOnce):
+    """Two samples of one batch get stuck, each once: whoever gets past the first is stuck at the second."""
+
+    def __getitem__(self, index: int) -> Any:
+        second = self.flag.with_suffix(".second")
+        if index == SICK + 1 and not second.exists():
+            second.touch()
+            self.trouble(self)
+        return super().__getitem__(index)
+
+
+def test_a_hedge_that_gets_stuck_further_on_is_helped_in_its_turn(tmp_path: Path, state_folder: Path) -> None:
+    seen, ledger = load(SickTwice(tmp_path / "flag", sleep))
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.HEDGE_STARTED] == 2
+
+
 class Lagging(SickOnce):
     """One sample takes longer than a stall, every time."""
 

@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -265,3 +266,17 @@ def test_a_channel_for_many_descriptors_takes_them() -> None:
         os.close(fd)
     ours.close()
     theirs.close()
+
+
+def test_what_was_sent_is_heard_although_its_sender_ended_with_messages_unread() -> None:
+    """The kernel says "connection reset" once, before what is in the queue."""
+    one, other = pair()
+    ours, theirs = Channel(one, blocking=False), Channel(other, blocking=True)
+    with closing(ours):
+        ours.send(Kill(1))
+        theirs.send(Kill(2))
+        theirs.send(Kill(3))
+        theirs.close()
+        assert [ours.receive(), ours.receive()] == [(Kill(2), []), (Kill(3), [])]
+        with pytest.raises(ChannelClosed):
+            ours.receive()

@@ -22,6 +22,7 @@ from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.supervise.recovery import Recovery, Verdict
 from antifreeze.engine.supervise.watchdog import State, Watchdog
 from antifreeze.engine.witness import Witness
+from antifreeze.errors import InternalError
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
 
@@ -83,6 +84,10 @@ class Supervisor:
         for worker in (*self._pool.workers, *self._pool.hedges.values()):
             self._look_at(worker, passed_s)
         timings = [worker.board.read_timing() for worker in self._pool.workers]
+        for hedge in list(self._pool.hedges.values()):
+            if self._is_stuck_elsewhere(hedge, timings):
+                # It got past where the first one is stuck: it is the one to keep, and to be helped in its turn.
+                self._dismiss(self._pool.promote_hedge(hedge.number))
         states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
         for worker, state in states.items():
@@ -115,8 +120,8 @@ class Supervisor:
         elif number in self._pool.hedges:
             self._pool.promote_hedge(number)
         else:
-            self._orders.confirm_death(worker)
             self._hand_over(worker, lambda: self._pool.replace(number), undone)
+            self._orders.confirm_death(worker)
         return None
 
     def _run_one_fewer(self) -> None:
@@ -134,13 +139,18 @@ class Supervisor:
     def _hand_over(self, worker: Worker, successor: Callable[[], Worker], undone: Sequence[Ticket]) -> None:
         """Another worker takes over what this one was given, from where its generators were."""
         number = worker.number
-        snapshot = worker.board.latest() or self._snapshots.get(number)
+        snapshot = self._snapshot_of(worker)
         if snapshot is not None:
+            if _is_past(snapshot, worker, undone):  # that one would be waited for without end
+                raise InternalError(f"{worker!r} has begun a ticket after one that it has not done")
             self._snapshots[number] = snapshot
             self._orders.history.forget_before(number, snapshot.ticket)
         self._orders.redo(
             successor(), undone={ticket.number for ticket in undone}, state=snapshot.state if snapshot else None
         )
+
+    def _snapshot_of(self, worker: Worker) -> Snapshot | None:
+        return worker.board.latest() or self._snapshots.get(worker.number)
 
     def _undone(self, number: WorkerNo) -> list[Ticket]:
         return [ticket for ticket in self._delivery.outstanding() if ticket.worker == number]
@@ -165,6 +175,14 @@ class Supervisor:
             slowest_s=max(timing.longest_fetch_ns for timing in timings) / 1e9,
         )
 
+    def _is_stuck_elsewhere(self, hedge: Worker, timings: Sequence[Timing]) -> bool:
+        pulse = hedge.board.read_pulse()
+        return (
+            self._judge(hedge, timings) is State.STALLED
+            and pulse.step is not Step.STARTING
+            and pulse != self._pool.workers[hedge.number].board.read_pulse()
+        )
+
     def _report(self, worker: Worker, stuck: Sequence[Worker], timings: Sequence[Timing], *, did: str) -> None:
         """Once for every stall."""
         pulse = worker.board.read_pulse()
@@ -176,10 +194,11 @@ class Supervisor:
         self._chronicle.report_stall(worker, self._ticket_of(worker), stuck=stuck, typical_s=typical_s, did=did)
 
     def _can_be_hedged(self, worker: Worker) -> bool:
-        pulse = worker.board.read_pulse()
+        pulse, snapshot = worker.board.read_pulse(), self._snapshot_of(worker)
         return (
             self._hedges
             and not self._pool.hedges
+            and not (snapshot and _is_past(snapshot, worker, self._undone(worker.number)))  # else it has just answered
             and pulse.step is not Step.STARTING  # it may be worker_init_fn, which is nobody's ticket
             and self._watchdog.waits_in(worker.seat) != "disk"  # a file server that is away is away for all
             and self._hedged[pulse.ticket] < MOST_HEDGES
@@ -272,3 +291,8 @@ class Supervisor:
     def _awaited(self) -> Worker:
         ticket = self._delivery.next_ticket()
         return self._pool.workers[ticket.worker if ticket else 0]
+
+
+def _is_past(snapshot: Snapshot, worker: Worker, undone: Sequence[Ticket]) -> bool:
+    """Whether a worker has done, at the time of this snapshot, what we have not heard of yet."""
+    return any(ticket.number < snapshot.ticket for ticket in undone if ticket.number in worker.leases)

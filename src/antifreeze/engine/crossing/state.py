@@ -205,9 +205,20 @@ def is_simple(value: Any) -> bool:
             stack.extend(thing.values())
         elif type(thing) in (list, tuple, set, frozenset):
             stack.extend(thing)
+        elif isinstance(thing, type):
+            if not _is_findable(thing):
+                return False
         elif not isinstance(thing, _SCALARS + _REFERENCES):
             return False
     return True
+
+
+def _is_findable(kind: type) -> bool:
+    """Whether its name leads to it; a class that was made on the fly, as ctypes makes them, can be of any kind."""
+    found: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is kind
 
 
 def _is_user_module(module: types.ModuleType, libraries: tuple[str, ...]) -> bool:

@@ -109,7 +109,7 @@ class Channel:
     def receive(self) -> tuple[Message, list[int]] | None:
         """The next message and its descriptors (the caller's from now on); None: nothing has come (in this slice)."""
         try:
-            raw, ancillary, flags, _ = self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
+            raw, ancillary, flags, _ = self._recvmsg()
         except (BlockingIOError, InterruptedError):
             return None
         except OSError as error:
@@ -121,6 +121,13 @@ class Channel:
         if not raw:
             raise ChannelClosed("end of file")
         return decode(memory.read_all(descriptors.pop(0)) if raw == _ENCLOSED else raw), descriptors
+
+    def _recvmsg(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
+        try:
+            return self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            # Said once, when the other side is gone with messages of ours unread; what it had sent comes after it.
+            return self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
 
     def close(self) -> None:
         """Close this end, and all that waits to be sent with it."""
