@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch.utils.data import default_collate
 
 from antifreeze.engine.arena.board import Step, create
 from antifreeze.engine.numbers import SeatNo, TicketNo
@@ -26,6 +27,7 @@ from antifreeze.engine.worker.main import SNAPSHOT_S
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
+from datasets import SmallTensors
 from workloads import WORKLOADS, Steady
 
 FIGURES = Path(__file__).parents[1] / "docs" / "benchmarks" / "2-cores-2-workers.json"
