@@ -7,6 +7,7 @@
 
 PYTHON ?= python3
 ZOO ?= ../shared/zoo
+ZOO_CASES := shared-memory,file-descriptors,main-guard,080,081,082,083,084,086,090,092,100,103,104,105,107,108,120,160,162
 # An index with builds of torch without CUDA, which is all that these targets need, where pip does not find one by itself.
 TORCH_INDEX ?=
 
@@ -69,10 +70,12 @@ bench-faults: $(BENCH_READY)
 bench-faults-page: $(BENCH_READY)
 	$(BIN)/python benchmarks/faults.py --page
 
+# Of the classes that are ours so far all cases, but for two: 088 has an iterable dataset, 093 asks for torch's own timeout=
+# and gets it. 101 is a failure that its user has to allow us to mend.
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run" \
-	        --only shared-memory,file-descriptors,main-guard,worker-death,stall,exception,none-sample,collate,shutdown,orphans; \
+	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run" --slack 2 --only $(ZOO_CASES) && \
+	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run --retry 1" --slack 2 --only 101; \
 	else \
 	    echo "zoo: skipped, there is no $(ZOO)/drive.py; say where it is: make zoo ZOO=path/to/zoo"; \
 	fi
