@@ -26,7 +26,8 @@ from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unfit
 from antifreeze.errors import InternalError
 
-STOP_DEADLINE_S = 2.0
+# All workers are gone within two seconds: so long they are asked, the rest is for ending them by force.
+STOP_DEADLINE_S = 1.7
 # How long the stem may take to say how a worker ended, once it has.
 VERDICT_DEADLINE_S = 1.0
 # Messages of one worker that are taken in before others get their turn: each may bring a descriptor.
