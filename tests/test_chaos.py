@@ -175,6 +175,7 @@ def test_the_figures_of_the_page_are_of_a_run_that_was_long_enough() -> None:
     counts = Counter(kind for outcome in run.outcomes for kind, _ in outcome.hits)
     assert counts.total() >= 2000
     assert min(counts[kind] for kind in BY_NAME) >= 100
+    assert all(outcome.is_fine for outcome in (*run.outcomes, *run.quiet))
 
 
 @pytest.mark.deadline(240)
