@@ -125,8 +125,8 @@ class FakeWitness:
     def look_at(self, worker: Any) -> Seen:
         return self.seen
 
-    def text_of(self, worker: Any) -> str:
-        return ""
+    def texts_of(self, workers: Any) -> dict[SeatNo, str]:
+        return {worker.seat: "" for worker in workers}
 
     def cause_of(self, lost: Lost) -> Cause:
         return cause_of(lost.exitcode, oom_kills_before=0, oom_kills_after=int(self.is_out_of_memory))

@@ -29,7 +29,7 @@ def put_files(monkeypatch: pytest.MonkeyPatch) -> PutFiles:
 
     def put(files: dict[str, str]) -> None:
         class MadeUp(type(Path())):  # type: ignore[misc]
-            def read_text(self, *_: object) -> str:
+            def read_text(self, *_: object, **__: object) -> str:
                 if str(self) not in files:
                     raise FileNotFoundError(str(self))
                 return files[str(self)]

@@ -68,6 +68,7 @@ def test_the_environment_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> N
         ("ANTIFREEZE_STALL_AFTER", "10s", {"stall_after_s": 10.0}),
         ("ANTIFREEZE_STALL_AFTER", "2m", {"stall_after_s": 120.0}),
         ("ANTIFREEZE_STALL_AFTER", "0.5h", {"stall_after_s": 1800.0}),
+        ("ANTIFREEZE_SAMPLE_TIMEOUT", "5m", {"sample_timeout_s": 300.0}),
         ("ANTIFREEZE_HEDGE", "0", {"hedge": False}),
         ("ANTIFREEZE_LEDGER", "a/ledger.jsonl", {"ledger_file": Path("a/ledger.jsonl")}),
         ("ANTIFREEZE_STATS", "1", {"stats": True}),

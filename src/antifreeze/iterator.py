@@ -154,6 +154,9 @@ class Iterator(_Stock):
             if not self._persistent_workers:
                 self._shutdown_workers()
             raise
+        except BaseException as error:
+            self._epoch.tear(error)  # unless it is meant; also for torch's own __next__, under its profiler
+            raise
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if self._epoch is None:

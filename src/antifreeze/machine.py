@@ -108,7 +108,7 @@ def _reclaimable(directory: Path) -> int:
 def _number(directory: Path, *names: str) -> int | None:
     for name in names:
         with contextlib.suppress(OSError, ValueError):
-            return int((directory / name).read_text())
+            return int((directory / name).read_text(errors="replace"))
     return None
 
 
@@ -225,7 +225,7 @@ def _numbers_in_proc() -> list[int]:
 
 def _stat_of(pid: int) -> _Stat | None:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # a name can hold spaces and brackets
@@ -310,6 +310,6 @@ def _entry(path: Path, name: str) -> int | None:
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text().splitlines()
+        return Path(path).read_text(errors="replace").splitlines()
     except OSError:
         return []

@@ -309,6 +309,7 @@ _VARIABLES: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "ANTIFREEZE_RETRY": ("retries", _parse_retry),
     "ANTIFREEZE_MAX_LOST": ("max_lost", _parse_max_lost),
     "ANTIFREEZE_STALL_AFTER": ("stall_after_s", _parse_span),
+    "ANTIFREEZE_SAMPLE_TIMEOUT": ("sample_timeout_s", _parse_span),
     "ANTIFREEZE_HEDGE": ("hedge", _parse_flag),
     "ANTIFREEZE_LEDGER": ("ledger_file", _parse_file),
     "ANTIFREEZE_STATS": ("stats", _parse_flag),

@@ -48,7 +48,8 @@ def test_an_error_that_cannot_be_built_from_its_text_keeps_its_type_where_torch_
 
     kinds: list[type] = []
     assert_same(ours, case)
-    assert set(kinds) == {RuntimeError, datasets.TwoArguments}
+    assert datasets.TwoArguments in kinds  # and torch's own, where it runs in this process
+    assert set(kinds) <= {RuntimeError, datasets.TwoArguments}
 
 
 def test_the_text_of_an_error_names_worker_and_place(ours: Way) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import Dataset
 
 from antifreeze import DataLoader
-from antifreeze.errors import WorkerFrozen
+from antifreeze.errors import WorkerCrashed, WorkerFrozen
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import Way
@@ -296,3 +296,59 @@ def test_torchs_timeout_keeps_its_meaning_and_names_worker_sample_and_place(tmp_
         with contextlib.suppress(WorkerFrozen):
             seen.extend(int(index) for batch in iterator for index in batch["index"])
     assert seen == list(range(LENGTH))
+
+
+class SlowButSteady(Dataset[Any]):
+    """A batch takes longer than any single sample may."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.7)
+        return {"index": torch.tensor(index)}
+
+
+def test_a_batch_may_take_longer_than_a_sample_may_hang(state_folder: Path) -> None:
+    loader: Any = DataLoader(SlowButSteady(), batch_size=6, num_workers=1, sample_timeout=2, stall_after=2)
+    assert [int(index) for batch in loader for index in batch["index"]] == list(range(12))
+
+
+class DeadlyInPlace(Dataset[Any]):
+    """One sample raises, and whatever takes its place ends the worker."""
+
+    def __len__(self) -> int:
+        return 10_000
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 3:
+            raise ValueError("cannot decode it")
+        if index >= 8:
+            os._exit(7)
+        return {"index": torch.tensor(index)}
+
+
+def test_samples_that_kill_in_the_place_of_others_are_an_error_and_no_endless_row_of_deaths(state_folder: Path) -> None:
+    loader: Any = DataLoader(DeadlyInPlace(), batch_size=4, num_workers=1, sampler=range(8), on_error="replace")
+    with pytest.raises(WorkerCrashed, match="exit code 7"):
+        list(loader)
+
+
+class Unfit(BehindALock):
+    """Cannot be rebuilt in another process."""
+
+    def __reduce__(self) -> Any:
+        return refuse, ()
+
+
+def refuse() -> None:
+    raise RuntimeError("not here")
+
+
+def test_a_rescue_that_fails_is_not_the_end(state_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    loader: Any = DataLoader(Unfit(), batch_size=4, num_workers=1, stall_after=1, sample_timeout=6)
+    with LOCK:
+        iterator = iter(loader)
+    with pytest.raises(WorkerFrozen, match="made no progress"):
+        list(iterator)
+    assert "a fresh process cannot take over: " in capfd.readouterr().err

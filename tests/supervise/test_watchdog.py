@@ -154,3 +154,22 @@ def test_whoever_is_forgotten_starts_anew() -> None:
     assert dog.watchdog.silent_s(SEAT) == 0.0
     assert dog.watchdog.waits_in(SEAT) is None
     assert not dog.watchdog.is_stopped(SEAT)
+
+
+def test_whoever_moves_or_works_is_no_standstill_however_long_the_batch_takes() -> None:
+    dog, cpu_s = Dog(one_blocked_s=40, all_blocked_s=40), 0.0
+    for _ in range(300):
+        cpu_s += 0.9
+        dog.pass_second(seen(cpu_s=cpu_s))
+        assert not dog.watchdog.is_at_a_standstill
+    for second in range(300):
+        dog.pass_second(seen(), pulse=AT_WORK._replace(position=second // 30))
+        assert not dog.watchdog.is_at_a_standstill
+
+
+def test_others_that_have_nothing_left_to_do_have_got_on() -> None:
+    dog = Dog(one_blocked_s=40)
+    for _ in range(60):
+        dog.pass_second(seen())
+        dog.watchdog.note_others_got_on(SEAT)
+    assert dog.watchdog.is_beyond_hope(SEAT)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import linecache
 import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Pulse
+from antifreeze.engine.numbers import SeatNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.pool import Lost
 from antifreeze.engine.pool.worker import Worker
@@ -99,15 +100,20 @@ class Chronicle:
         say_counted(f"{lost.exitcode} {cause.what}", line)
 
     def report_stall(
-        self, worker: Worker, ticket: Ticket | None, *, stuck: Sequence[Worker], typical_s: float | None, did: str
+        self,
+        worker: Worker,
+        ticket: Ticket | None,
+        *,
+        texts: Mapping[SeatNo, str],
+        typical_s: float | None,
+        did: str,
     ) -> None:
         """A worker makes no progress: tell the user, with the stacks of all that are stuck."""
         pulse, seat = worker.board.read_pulse(), worker.seat
-        texts = {each.seat: self._witness.text_of(each) for each in stuck}
         self._stalls += 1
         file = write_stacks(
             f"stall-{self._stalls}.txt",
-            "\n".join(f"{each!r}, {each.board.read_pulse()}\n{texts[each.seat]}" for each in stuck),
+            "\n".join(f"seat {each}{' (the one reported)' if each == seat else ''}\n{texts[each]}" for each in texts),
         )
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = texts[seat] or None
@@ -186,7 +192,7 @@ class Chronicle:
 
     def _frozen(self, worker: Worker, ticket: Ticket | None, *, what: str, try_: str) -> Failure:
         pulse = worker.board.read_pulse()
-        text = self._witness.text_of(worker)
+        text = self._witness.texts_of([worker])[worker.seat]
         stack = _last_stack(text)
         frame = stacks.most_telling(stack) if stack else None
         seen = self._witness.look_at(worker)

@@ -39,6 +39,7 @@ from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Mishap, Set
 from antifreeze.engine.witness import Witness
 from antifreeze.errors import InternalError, SampleFailed
 from antifreeze.observe.accounts import Account
+from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
 from antifreeze.settings import Options
 
@@ -136,7 +137,7 @@ class Epoch:
         self._losses = Losses(options.policy.max_lost)
         self._lost: dict[TicketNo, list[Mishap]] = {}
         """Samples that were left out or replaced, by tickets that have not been delivered yet."""
-        self._window = window
+        self._window = self._smallest_window = window
         self._can_wait_for_one = window <= MOST_UNHEARD * workers
         self._timeout_s = timeout_s
         """torch's own `timeout=`; 0: none."""
@@ -150,7 +151,7 @@ class Epoch:
     @property
     def has_failed(self) -> bool:
         """Whether this epoch, and any that would follow it, can give no more batches."""
-        return self._failure is not None or self._tear is not None
+        return self._failure is not None or self._tear is not None or self._pool.is_stopped
 
     def begin(self, next_index: Callable[[], Any]) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made."""
@@ -175,6 +176,8 @@ class Epoch:
                 if self._failure is not None:
                     raise self._failure()
                 ticket = self._delivery.next_ticket()
+                if ticket is not None and self._pool.is_stopped:
+                    raise RuntimeError("the workers of this iterator have been shut down")
                 if ticket is None:
                     self._end_pass()
                     raise StopIteration
@@ -289,6 +292,8 @@ class Epoch:
             case StemSaid(_, Settled(differing)):
                 for difference in differing:
                     say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
+            case StemSaid(stem, Unfit(error)) if stem is self._supervisor.rescuer:
+                self._supervisor.note_unfit(load_error(error, stem.find))
             case StemSaid(stem, Unfit(error)):
                 self._fail_if(functools.partial(load_error, error, stem.find))
 
@@ -313,6 +318,9 @@ class Epoch:
             outcome = Raised(message.error, worker.stem.find, message.position, worker.known_pid)
         elif isinstance(message, Emptied):
             self._orders.take_back(worker, message.ticket)
+            self._chronicle.note(
+                Kind.BATCH_SKIPPED, "nothing is left of it", worker, self._delivery.ticket(message.ticket)
+            )
             outcome = Nothing()
         else:
             raise InternalError(f"worker {worker.number} said {message!r}")
@@ -371,11 +379,15 @@ class Epoch:
 
     def _fit_window(self, slot_bytes: int) -> None:
         self._dispatch.fit(self._arena.window)
-        if self._arena.window < self._window:
-            say_once(
-                f"batches of {slot_bytes >> 20} MB: prefetching {self._dispatch.window} at a time instead of "
-                f"{self._window}, to stay within {self._arena.budget_bytes >> 20} MB of shared memory"
+        window = self._dispatch.window
+        if window < self._smallest_window:
+            self._smallest_window = window
+            what = (
+                f"batches of {slot_bytes >> 20} MB: prefetching {window} at a time instead of {self._window}, "
+                f"to stay within {self._arena.budget_bytes >> 20} MB of shared memory"
             )
+            self._chronicle.note(Kind.WINDOW_SHRUNK, what)
+            say_once(what)
 
     def _throw_away(self, arrival: Arrival[Outcome]) -> None:
         if isinstance(arrival.outcome, Full):

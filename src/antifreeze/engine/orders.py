@@ -84,7 +84,8 @@ class Orders:
                 raise
             del worker.leases[ticket.number]
             self._arena.undo(lease, worker.seat)
-            self.unsent.append((ticket, error))
+            if worker is self._pool.workers[ticket.worker]:  # else the worker that it stands beside has it
+                self.unsent.append((ticket, error))
             return False
         return True
 
@@ -97,10 +98,19 @@ class Orders:
         if not self.quarantined:
             return ()
         index = ticket.index if isinstance(ticket.index, list | tuple) else [ticket.index]
-        return tuple(position for position, i in enumerate(index) if isinstance(i, Hashable) and i in self.quarantined)
+        return tuple(position for position, i in enumerate(index) if is_hashable(i) and i in self.quarantined)
 
     def _forget_what_is_safe(self, worker: Worker) -> None:
         """What was done before the last snapshot will not have to be done again."""
         number = worker.board.latest_ticket()
         if number is not None:
             self.history.forget_before(worker.number, number)
+
+
+def is_hashable(index: object) -> bool:
+    """Whether an index can be one of a set; a tuple may hold what cannot."""
+    try:
+        hash(index)
+    except TypeError:
+        return False
+    return True

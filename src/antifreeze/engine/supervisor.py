@@ -6,23 +6,24 @@ The decisions are `supervise`'s, the words are the chronicle's; here it is done.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
+from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
-from antifreeze.engine.orders import Orders
+from antifreeze.engine.orders import Orders, is_hashable
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.pool import Lost, Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.supervise.recovery import Recovery, Verdict
 from antifreeze.engine.supervise.watchdog import State, Watchdog
 from antifreeze.engine.witness import Witness
-from antifreeze.errors import InternalError
+from antifreeze.errors import ArenaError, InternalError
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
 
@@ -66,6 +67,8 @@ class Supervisor:
         self._hedged: Counter[TicketNo | None] = Counter()
         self.is_calm = True
         """Whether there is nobody to look after: then nobody has to tell what has been done."""
+        self.rescuer: StemHandle | None = None
+        """The clean stem that workers have been rescued to, if they have."""
         self.most_busy: int | None = None
         """How many workers may be at work at the same time; None: all of them."""
 
@@ -81,23 +84,32 @@ class Supervisor:
         """The trainer has waited for so long, and nothing has come: see how the workers are."""
         self.is_calm = False
         self._watchdog.note_waited(passed_s)
+        timings = [worker.board.read_timing() for worker in self._pool.workers]
+        others_got_on = any(
+            timing.batches and not worker.leases for worker, timing in zip(self._pool.workers, timings, strict=True)
+        )
         for worker in (*self._pool.workers, *self._pool.hedges.values()):
             self._look_at(worker, passed_s)
-        timings = [worker.board.read_timing() for worker in self._pool.workers]
+            if others_got_on:
+                self._watchdog.note_others_got_on(worker.seat)
         for hedge in list(self._pool.hedges.values()):
             if self._is_stuck_elsewhere(hedge, timings):
                 # It got past where the first one is stuck: it is the one to keep, and to be helped in its turn.
+                self._chronicle.note(Kind.HEDGE_WON, "the second worker got further; the first is stopped", hedge)
                 self._dismiss(self._pool.promote_hedge(hedge.number))
         states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
-        for worker, state in states.items():
-            if state is State.SLOW:
-                self._report(worker, [worker], timings, did="nothing: it is at work, and is left alone")
+        unreported = [worker for worker, state in states.items() if state is not State.FINE and self._is_new(worker)]
         for worker in stuck:
             if self._is_beyond_hope(worker):
                 return self._give_up(worker)
-            did = self._start_hedge(worker) if self._can_be_hedged(worker) else None
-            self._report(worker, stuck, timings, did=did or "nothing yet: it may still come back")
+        hedged = {worker: self._start_hedge(worker) for worker in stuck if self._can_be_hedged(worker)}
+        texts = self._witness.texts_of(unreported)
+        for worker in unreported:
+            did = hedged.get(worker, "nothing yet: it may still come back")
+            if states[worker] is State.SLOW:
+                did = "nothing: it is at work, and is left alone"
+            self._report(worker, texts, timings, did=did)
         return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
 
     def recover(self, lost: Lost) -> Failure | None:
@@ -106,11 +118,16 @@ class Supervisor:
         worker, number = lost.worker, lost.worker.number
         pulse, undone = worker.board.read_pulse(), self._undone(number)
         ticket = wording.ticket_at(pulse, undone)
-        verdict = self._recovery.judge(number, wording.suspected(pulse, undone))
         cause = self._witness.cause_of(lost)
+        suspected = wording.suspected(pulse, undone)
+        if cause.is_oom and self.most_busy != 1:  # with fewer at work at a time, the same sample may find room
+            suspected = suspected._replace(step=Step.IDLE)
+        verdict = self._recovery.judge(number, suspected)
         self._watchdog.forget(worker.seat)
         self._orders.lose(worker)
-        if verdict is not Verdict.REPLACE and not self._put_into_quarantine(pulse, ticket, f"the worker {cause.what}"):
+        if verdict is Verdict.HOPELESS or (
+            verdict is Verdict.POISON and not self._put_into_quarantine(pulse, ticket, f"the worker {cause.what}")
+        ):
             return self._chronicle.loss(lost, pulse, ticket, why=self._why(verdict, number, pulse), cause=cause)
         self._chronicle.note_end(lost, pulse, ticket, cause)
         if cause.is_oom:
@@ -180,18 +197,20 @@ class Supervisor:
         return (
             self._judge(hedge, timings) is State.STALLED
             and pulse.step is not Step.STARTING
-            and pulse != self._pool.workers[hedge.number].board.read_pulse()
+            and _progress(pulse) > _progress(self._pool.workers[hedge.number].board.read_pulse())
         )
 
-    def _report(self, worker: Worker, stuck: Sequence[Worker], timings: Sequence[Timing], *, did: str) -> None:
-        """Once for every stall."""
+    def _is_new(self, worker: Worker) -> bool:
+        """Whether this stall has not been reported yet; it is from now on."""
         pulse = worker.board.read_pulse()
-        if self._reported.get(worker.seat) == pulse:
-            return
+        is_new = self._reported.get(worker.seat) != pulse
         self._reported[worker.seat] = pulse
+        return is_new
+
+    def _report(self, worker: Worker, texts: Mapping[SeatNo, str], timings: Sequence[Timing], *, did: str) -> None:
         samples = sum(timing.samples for timing in timings)
         typical_s = sum(timing.fetch_ns for timing in timings) / samples / 1e9 if samples else None
-        self._chronicle.report_stall(worker, self._ticket_of(worker), stuck=stuck, typical_s=typical_s, did=did)
+        self._chronicle.report_stall(worker, self._ticket_of(worker), texts=texts, typical_s=typical_s, did=did)
 
     def _can_be_hedged(self, worker: Worker) -> bool:
         pulse, snapshot = worker.board.read_pulse(), self._snapshot_of(worker)
@@ -210,11 +229,16 @@ class Supervisor:
         self._hedged[worker.board.read_pulse().ticket] += 1
         if self._watchdog.waits_in(worker.seat) == "lock" and worker.stem.kind == "grown":
             self._move_to_clean_stem()
+            if not self._can_be_hedged(worker):  # that took a while
+                return "nothing yet: it has just answered"
         did = "another worker does the same work; the first to answer is kept"
         if self._pool.stem.kind != worker.stem.kind:
             did = "another worker, started without the locks and threads of this program, does the same work"
+        try:
+            self._hand_over(worker, lambda: self._pool.hedge(number), self._undone(number))
+        except (ArenaError, OSError) as why:  # no descriptor, no memory: this one may still come back
+            return f"nothing: another worker cannot be had ({_first_line(why)})"
         self._chronicle.note(Kind.HEDGE_STARTED, did, worker, self._ticket_of(worker))
-        self._hand_over(worker, lambda: self._pool.hedge(number), self._undone(number))
         return did
 
     def _move_to_clean_stem(self) -> None:
@@ -225,11 +249,19 @@ class Supervisor:
         try:
             stem = rescue()
         except Exception as why:  # whatever the dataset does when it is pickled: then it stays with the fork
-            text = f"{type(why).__name__}: {why}".splitlines()[0]
-            say_once(f"a worker waits for a lock, and a fresh process cannot take over: {text}")
+            if interruptions.is_of_a_handler(why):
+                raise
+            say_once(f"a worker waits for a lock, and a fresh process cannot take over: {_first_line(why)}")
             return
+        self.rescuer = stem
         self._pool.change_stem(stem)
         self._chronicle.note(Kind.RESCUED, "workers come from a clean stem from now on")
+
+    def note_unfit(self, why: Exception) -> None:
+        """The dataset cannot be rebuilt in a fresh process: workers come from the stem that there was, as before."""
+        text = _first_line(why)
+        self._chronicle.note(Kind.RESCUED, f"no: the dataset could not be rebuilt in a fresh process ({text})")
+        say_once(f"a worker waits for a lock, and a fresh process cannot take over: {text}")
 
     def _settle_hedge(self, worker: Worker) -> None:
         number = worker.number
@@ -277,8 +309,8 @@ class Supervisor:
             if not 0 <= pulse.position < len(index):
                 return False
             index = index[pulse.position]
-        if not isinstance(index, Hashable):
-            return False
+        if not is_hashable(index) or index in self._orders.quarantined:
+            return False  # it is left out already: what ends workers there is another one
         self._orders.quarantined.add(index)
         self._chronicle.note_quarantine(ticket, index, why)
         return True
@@ -291,6 +323,14 @@ class Supervisor:
     def _awaited(self) -> Worker:
         ticket = self._delivery.next_ticket()
         return self._pool.workers[ticket.worker if ticket else 0]
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _progress(pulse: Pulse) -> tuple[int, int, int]:
+    return (-1 if pulse.ticket is None else pulse.ticket, pulse.step, pulse.position)
 
 
 def _is_past(snapshot: Snapshot, worker: Worker, undone: Sequence[Ticket]) -> bool:

@@ -6,9 +6,11 @@ Asks the kernel and the worker's board; judges nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from antifreeze import machine
 from antifreeze.engine.backends import process
+from antifreeze.engine.numbers import SeatNo
 from antifreeze.engine.pool.pool import Lost
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.supervise.cause import Cause, cause_of
@@ -43,19 +45,19 @@ class Witness:
             waits_in=facts.waits_in,
         )
 
-    def text_of(self, worker: Worker) -> str:
-        """The Python stacks of a worker that is stuck, as text; empty if it cannot write them."""
-        if worker.pidfd is None:
-            return ""
-        start = end = worker.board.text_end()
-        process.ask_for_stack(worker.pidfd)
-        deadline = time.monotonic() + STACK_S
-        while time.monotonic() < deadline:
+    def texts_of(self, workers: Sequence[Worker]) -> dict[SeatNo, str]:
+        """The Python stacks of workers that are stuck, as text, all within a moment; empty where one cannot write."""
+        starts = {worker: worker.board.text_end() for worker in workers}
+        for worker in workers:
+            if worker.pidfd is not None:
+                process.ask_for_stack(worker.pidfd)
+        ends, deadline = dict(starts), time.monotonic() + STACK_S
+        while workers and time.monotonic() < deadline:
             time.sleep(PAUSE_S)
-            before, end = end, worker.board.text_end()
-            if end == before > start:
+            before, ends = ends, {worker: worker.board.text_end() for worker in workers}
+            if all(ends[worker] == before[worker] > starts[worker] for worker in workers):
                 break
-        return worker.board.read_text(start)
+        return {worker.seat: worker.board.read_text(start) for worker, start in starts.items()}
 
     def cause_of(self, lost: Lost) -> Cause:
         """How a worker ended, with whatever evidence there is."""

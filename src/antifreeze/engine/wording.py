@@ -57,10 +57,8 @@ def place(pulse: Pulse, ticket: Ticket | None) -> str:
             return "between batches"
         case _ if ticket is None:
             return "at a batch that had been delivered"
-        case Step.FETCHING if pulse.position >= 0 and isinstance(ticket.index, list | tuple):
-            return f"batch {ticket.batch}, sample {ticket.index[pulse.position]!r}"
         case Step.FETCHING:
-            return f"batch {ticket.batch}, {indices(ticket)}"
+            return whereabouts(ticket, pulse.position)
         case Step.COLLATING:
             return f"batch {ticket.batch}, while it was collated"
         case _:

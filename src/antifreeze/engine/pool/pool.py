@@ -104,8 +104,13 @@ class Pool:
 
     @property
     def stem(self) -> StemHandle:
-        """Where the next worker will come from."""
-        return self._stems[-1]
+        """Where the next worker will come from: the newest one that lives."""
+        return next((stem for stem in reversed(self._stems) if not stem.is_gone), self._stems[-1])
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the workers have been ended, or are another process's."""
+        return self._stopped
 
     def send(self, worker: Worker, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send to one worker; if it is gone, its death will be noticed in the next wait."""
@@ -145,8 +150,11 @@ class Pool:
         return happened
 
     def put_back(self, happened: Sequence[Happening]) -> None:
-        """These have not been dealt with: they are what happens next."""
-        self._happened[:0] = happened
+        """These have not been dealt with: they are what happens next, if anything does."""
+        if self._stopped:
+            _close_descriptors(happened)
+        else:
+            self._happened[:0] = happened
 
     def await_birth(self, worker: Worker, *, deadline: float) -> None:
         """Take in what happens until this worker has been born; all of it is kept for the next wait."""

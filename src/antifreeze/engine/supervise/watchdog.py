@@ -67,12 +67,12 @@ class Watchdog:
 
     @property
     def is_at_a_standstill(self) -> bool:
-        """Whether nothing at all has got done for so long that there is no hope left."""
+        """Whether nobody has moved, or worked, for so long that there is no hope left."""
         return self._standstill_s >= self._standstill_limit_s
 
     @property
     def standstill_s(self) -> float:
-        """How long we have waited since something got done."""
+        """How long we have waited since anybody moved or worked."""
         return self._standstill_s
 
     @property
@@ -87,6 +87,12 @@ class Watchdog:
         for watch in self._watches.values():
             watch.others_got_on = True
 
+    def note_others_got_on(self, seat: SeatNo) -> None:
+        """While this worker is silent, others have done all that they had to do."""
+        watch = self._watches.get(seat)
+        if watch is not None:
+            watch.others_got_on = True
+
     def note_waited(self, passed_s: float) -> None:
         """The trainer has waited for so long, and nothing has come."""
         self._standstill_s += passed_s
@@ -95,6 +101,8 @@ class Watchdog:
         """A look at the pulse of a worker that has something to do; whether it is worth a closer look."""
         watch = self._watches.get(seat)
         if watch is None or watch.pulse != pulse:
+            if watch is not None:
+                self._standstill_s = 0.0
             self._watches[seat] = _Watch(pulse)
             return False
         watch.silent_s += passed_s
@@ -105,9 +113,11 @@ class Watchdog:
         watch = self._watches[seat]
         before, watch.last = watch.last, seen
         if seen.is_traced:  # somebody is debugging it
-            watch.silent_s = watch.blocked_s = 0.0
-        elif before is None or _is_working(before, seen, passed_s):
+            watch.silent_s = watch.blocked_s = self._standstill_s = 0.0
+        elif before is None:
             watch.blocked_s = 0.0
+        elif _is_working(before, seen, passed_s):
+            watch.blocked_s = self._standstill_s = 0.0
         else:
             watch.blocked_s += passed_s
 

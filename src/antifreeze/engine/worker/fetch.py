@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,7 @@ class Fetcher:
             return self.collate_one(sample)
         if self.has_getitems:
             samples = self._dataset.__getitems__(index)
-            self.stopwatch.fetched(len(samples), whole=index)
+            self.stopwatch.fetched(operator.length_hint(samples, 1), whole=index)
         elif self.stopwatch.times_samples:
             samples = self._fetch_timed(index)
         else:

@@ -26,6 +26,7 @@ from antifreeze.errors import SampleFailed
 
 # So many other samples are tried in place of one that failed.
 MOST_DRAWS = 10
+SLICE_S = 1.0
 NOT_REWOUND = "random generators could not be set back to where they were"
 
 
@@ -227,9 +228,11 @@ class LenientFetcher:
             return None
 
     def _wait(self, wait_s: float) -> None:
-        if wait_s:
-            self._pulse[0] = Step.IDLE  # nobody's code is running
-            time.sleep(wait_s)
+        self._pulse[0] = Step.IDLE  # nobody's code is running
+        while wait_s > 0:
+            time.sleep(min(wait_s, SLICE_S))
+            wait_s -= SLICE_S
+            self._pulse[2] += 1  # a sign of life: this is no stall
 
     def _point_at(self, position: int) -> None:
         self._pulse[2] = position + 1

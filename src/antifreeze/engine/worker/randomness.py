@@ -6,6 +6,7 @@ state as it was before a ticket, another worker makes the same batch again, to t
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 import random
@@ -60,7 +61,8 @@ class Randomness:
         if HAS_NUMPY:
             np.random.set_state(numpy_state)
         for path, generator in held.items():
-            _put(self._recipe, path, generator)
+            with contextlib.suppress(Exception):  # its holder is made at first use, and is not there yet
+                _put(self._recipe, path, generator)
         self._search()
 
     def _search(self) -> None:
