@@ -156,15 +156,19 @@ def test_whoever_is_forgotten_starts_anew() -> None:
     assert not dog.watchdog.is_stopped(SEAT)
 
 
-def test_whoever_moves_or_works_is_no_standstill_however_long_the_batch_takes() -> None:
-    dog, cpu_s = Dog(one_blocked_s=40, all_blocked_s=40), 0.0
-    for _ in range(300):
-        cpu_s += 0.9
-        dog.pass_second(seen(cpu_s=cpu_s))
-        assert not dog.watchdog.is_at_a_standstill
+def test_whoever_gets_from_sample_to_sample_is_no_standstill_however_long_the_batch_takes() -> None:
+    dog = Dog(one_blocked_s=40, all_blocked_s=40)
     for second in range(300):
         dog.pass_second(seen(), pulse=AT_WORK._replace(position=second // 30))
         assert not dog.watchdog.is_at_a_standstill
+
+
+def test_a_loop_that_never_ends_is_a_standstill_at_last() -> None:
+    dog, cpu_s = Dog(all_blocked_s=40), 0.0
+    for _ in range(41):
+        cpu_s += 0.9
+        dog.pass_second(seen(cpu_s=cpu_s))
+    assert dog.watchdog.is_at_a_standstill
 
 
 def test_others_that_have_nothing_left_to_do_have_got_on() -> None:

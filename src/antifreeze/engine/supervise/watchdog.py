@@ -67,12 +67,12 @@ class Watchdog:
 
     @property
     def is_at_a_standstill(self) -> bool:
-        """Whether nobody has moved, or worked, for so long that there is no hope left."""
+        """Whether nobody has got to another sample for so long that there is no hope left."""
         return self._standstill_s >= self._standstill_limit_s
 
     @property
     def standstill_s(self) -> float:
-        """How long we have waited since anybody moved or worked."""
+        """How long we have waited since anybody got to another sample."""
         return self._standstill_s
 
     @property
@@ -114,10 +114,8 @@ class Watchdog:
         before, watch.last = watch.last, seen
         if seen.is_traced:  # somebody is debugging it
             watch.silent_s = watch.blocked_s = self._standstill_s = 0.0
-        elif before is None:
-            watch.blocked_s = 0.0
-        elif _is_working(before, seen, passed_s):
-            watch.blocked_s = self._standstill_s = 0.0
+        elif before is None or _is_working(before, seen, passed_s):
+            watch.blocked_s = 0.0  # but a loop that never ends is a standstill
         else:
             watch.blocked_s += passed_s
 
