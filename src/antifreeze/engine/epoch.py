@@ -47,6 +47,7 @@ from antifreeze.settings import Options
 SLICE_S = 1.0
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
+SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
 
 
 class Full(NamedTuple):
@@ -167,7 +168,10 @@ class Epoch:
     def next_batch(self) -> Any:
         """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
         if self._pool.is_abandoned:
-            raise RuntimeError("this iterator belongs to the process that made it; its workers do not hear this one")
+            raise RuntimeError(
+                "this iterator belongs to the process that made it; its workers do not hear this one. Make one here: "
+                "iter(loader)"
+            )
         if self._tear is not None:  # also if later batches are there: an earlier one may be lost
             raise self._tear()
         self._meant = 0
@@ -177,7 +181,7 @@ class Epoch:
                     raise self._failure()
                 ticket = self._delivery.next_ticket()
                 if ticket is not None and self._pool.is_stopped:
-                    raise RuntimeError("the workers of this iterator have been shut down")
+                    raise RuntimeError(SHUT_DOWN)
                 if ticket is None:
                     self._end_pass()
                     raise StopIteration
@@ -200,7 +204,7 @@ class Epoch:
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
         if self._failure is None and self._delivery.next_ticket() is not None:
-            self._failure = functools.partial(RuntimeError, "the workers of this iterator have been shut down")
+            self._failure = functools.partial(RuntimeError, SHUT_DOWN)
         self._delivery.break_off()
         self._pool.stop()
         self.read_times()
@@ -302,7 +306,10 @@ class Epoch:
         is_meant = isinstance(interruption, StopIteration) or id(interruption) == self._meant
         if self.has_failed or is_meant or self._pool.is_waiting or self._pool.is_abandoned:
             return
-        text = f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on"
+        text = (
+            f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on without a gap. "
+            "iter(loader) starts another one"
+        )
         self._tear = functools.partial(RuntimeError, text)
 
     def _receive(self, heard: Heard) -> None:
@@ -397,7 +404,8 @@ class Epoch:
     def _open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
         """The batch, or the error to raise in its place."""
         ticket, outcome = arrival
-        pid, position = self._pool.workers[ticket.worker].known_pid, -1
+        pid: int | None = None
+        position = -1
         match outcome:
             case Letter() | Full():
                 try:
@@ -405,11 +413,11 @@ class Epoch:
                 except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
                     if interruptions.is_of_a_handler(why):
                         raise
-                    error = why
+                    error, pid = why, self._pool.workers[ticket.worker].known_pid
             case Raised(raw, find, position, pid):
                 error = load_error(raw, find)
             case Unsent(error):
-                pass
+                pid = self._pool.workers[ticket.worker].known_pid
             case Nothing():
                 return None, None
         if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know

@@ -169,6 +169,11 @@ class Supervisor:
     def _snapshot_of(self, worker: Worker) -> Snapshot | None:
         return worker.board.latest() or self._snapshots.get(worker.number)
 
+    def _has_just_answered(self, worker: Worker) -> bool:
+        """Whether it has got on since we last listened: then its answer is on its way, and nobody is to take over."""
+        snapshot = self._snapshot_of(worker)
+        return snapshot is not None and _is_past(snapshot, worker, self._undone(worker.number))
+
     def _undone(self, number: WorkerNo) -> list[Ticket]:
         return [ticket for ticket in self._delivery.outstanding() if ticket.worker == number]
 
@@ -213,11 +218,11 @@ class Supervisor:
         self._chronicle.report_stall(worker, self._ticket_of(worker), texts=texts, typical_s=typical_s, did=did)
 
     def _can_be_hedged(self, worker: Worker) -> bool:
-        pulse, snapshot = worker.board.read_pulse(), self._snapshot_of(worker)
+        pulse = worker.board.read_pulse()
         return (
             self._hedges
             and not self._pool.hedges
-            and not (snapshot and _is_past(snapshot, worker, self._undone(worker.number)))  # else it has just answered
+            and not self._has_just_answered(worker)
             and pulse.step is not Step.STARTING  # it may be worker_init_fn, which is nobody's ticket
             and self._watchdog.waits_in(worker.seat) != "disk"  # a file server that is away is away for all
             and self._hedged[pulse.ticket] < MOST_HEDGES
@@ -226,17 +231,19 @@ class Supervisor:
 
     def _start_hedge(self, worker: Worker) -> str:
         number = worker.number
-        self._hedged[worker.board.read_pulse().ticket] += 1
         if self._watchdog.waits_in(worker.seat) == "lock" and worker.stem.kind == "grown":
-            self._move_to_clean_stem()
-            if not self._can_be_hedged(worker):  # that took a while
-                return "nothing yet: it has just answered"
+            self._move_to_clean_stem()  # which takes a while
+            if self._has_just_answered(worker):
+                return "nothing: it has just answered"
+        self._hedged[worker.board.read_pulse().ticket] += 1
         did = "another worker does the same work; the first to answer is kept"
         if self._pool.stem.kind != worker.stem.kind:
             did = "another worker, started without the locks and threads of this program, does the same work"
         try:
             self._hand_over(worker, lambda: self._pool.hedge(number), self._undone(number))
         except (ArenaError, OSError) as why:  # no descriptor, no memory: this one may still come back
+            if number in self._pool.hedges:
+                self._dismiss(self._pool.drop_hedge(number))
             return f"nothing: another worker cannot be had ({_first_line(why)})"
         self._chronicle.note(Kind.HEDGE_STARTED, did, worker, self._ticket_of(worker))
         return did
@@ -260,7 +267,7 @@ class Supervisor:
     def note_unfit(self, why: Exception) -> None:
         """The dataset cannot be rebuilt in a fresh process: workers come from the stem that there was, as before."""
         text = _first_line(why)
-        self._chronicle.note(Kind.RESCUED, f"no: the dataset could not be rebuilt in a fresh process ({text})")
+        self._chronicle.note(Kind.RESCUE_FAILED, f"the dataset could not be rebuilt in a fresh process ({text})")
         say_once(f"a worker waits for a lock, and a fresh process cannot take over: {text}")
 
     def _settle_hedge(self, worker: Worker) -> None:
@@ -284,6 +291,8 @@ class Supervisor:
 
     def _give_up(self, worker: Worker) -> Failure | None:
         """A sample hangs whoever is at it: it is left out, if that is what the user wants, or raised."""
+        if self._has_just_answered(worker):
+            return None
         number, undone = worker.number, self._undone(worker.number)
         silent_s = max(self._watchdog.silent_s(worker.seat), self._watchdog.standstill_s)
         self._watchdog.note_done(worker.seat)

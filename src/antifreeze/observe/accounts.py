@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.report import end_line
-from antifreeze.observe.say import say_once
+from antifreeze.observe.say import say
 from antifreeze.observe.statistics import Statistics, Tally
 from antifreeze.settings import options_of
 
@@ -58,4 +58,4 @@ def account_of(loader: Any) -> Account:
 
 def _summarise(account: Account) -> None:
     """The last line of a run, for those who asked for it."""
-    say_once(end_line(account.statistics()))
+    say(end_line(account.statistics()))

@@ -56,6 +56,8 @@ class Kind(StrEnum):
     """The one that was stuck came back first."""
     RESCUED = "rescued"
     """A worker stuck in an inherited lock was replaced by one from a clean stem."""
+    RESCUE_FAILED = "rescue-failed"
+    """The dataset cannot be rebuilt there, and workers come from where they came from before."""
     WORKER_GIVEN_UP = "worker-given-up"
     """One worker fewer runs, after the machine had run out of memory."""
     WINDOW_SHRUNK = "window-shrunk"

@@ -18,12 +18,16 @@ _said: set[str] = set()
 _counts: Counter[Hashable] = Counter()
 
 
+def say(text: str) -> None:
+    """Tell the user."""
+    _write(f"antifreeze: {text}\n")
+
+
 def say_once(text: str) -> None:
     """Tell the user, unless the same has been said before."""
-    if text in _said:
-        return
-    _said.add(text)
-    _write(f"antifreeze: {text}\n")
+    if text not in _said:
+        _said.add(text)
+        say(text)
 
 
 def say_counted(key: Hashable, text: str) -> None:

@@ -87,7 +87,6 @@ class Tally:
         "_fetch_s",
         "_first",
         "_last",
-        "_lost_with_batches",
         "_slowest",
         "_transfer_s",
         "_waiting_s",
@@ -101,7 +100,6 @@ class Tally:
         self._fetch_s = 0.0
         self._collate_s = 0.0
         self._transfer_s = 0.0
-        self._lost_with_batches = 0
         self._slowest: tuple[SlowSample, ...] = ()
 
     def begin(self, now: float) -> None:
@@ -119,10 +117,6 @@ class Tally:
         """The user asked for a batch, and was given none: it was the end of the epoch, or an error."""
         self._waiting_s += given - asked
         self._last = given
-
-    def note_batch_skipped(self, samples: int) -> None:
-        """A whole batch of so many samples was lost."""
-        self._lost_with_batches += samples
 
     def merge_worker(
         self, fetch_s: float, collate_s: float, transfer_s: float, slowest: Sequence[SlowSample] = ()
@@ -142,10 +136,9 @@ class Tally:
     def snapshot(self, counts: Mapping[Kind, int]) -> Statistics:
         """The numbers as they are now, with those of the ledger."""
         seconds = 0.0 if self._first is None else self._last - self._first
-        lost = counts.get(Kind.SAMPLE_SKIPPED, 0) + counts.get(Kind.SAMPLE_REPLACED, 0)
         return Statistics(
             batches=self._batches,
-            samples_lost=lost + self._lost_with_batches,
+            samples_lost=counts.get(Kind.SAMPLE_SKIPPED, 0) + counts.get(Kind.SAMPLE_REPLACED, 0),
             seconds=seconds,
             waiting_s=self._waiting_s,
             waiting_share=min(1.0, self._waiting_s / seconds) if seconds > 0 else 0.0,

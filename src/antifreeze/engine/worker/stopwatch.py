@@ -5,25 +5,7 @@ long enough for that to cost nothing; the batch before tells. A batch that turns
 timed is remembered as a whole.
 
 In the worker's loop: `begin` before the first sample, `fetched` after the last, `collated`, `sent`. A batch that fails
-leaves out the rest. The loop over samples has two forms, chosen anew for each batch::
-
-    if stopwatch.times_samples:
-        clock, since, slow_ns = stopwatch.clock, stopwatch.since, stopwatch.slow_ns
-        for position, i in enumerate(index, 1):
-            pulse[2] = position
-            samples.append(dataset[i])
-            now = clock()
-            if now - since > slow_ns:
-                slow_ns = stopwatch.note_slow(now - since, position - 1, i)
-            since = now
-        stopwatch.fetched(len(samples))
-    else:
-        for position, i in enumerate(index, 1):
-            pulse[2] = position
-            samples.append(dataset[i])
-        stopwatch.fetched(len(samples), whole=index)
-
-`__getitems__`, and an index without a batch, end as the second form does.
+leaves out the rest. `fetch.py` has the loop over samples in two forms, and chooses by `times_samples` for each batch.
 """
 
 from __future__ import annotations
