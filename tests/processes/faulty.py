@@ -138,7 +138,7 @@ INHERITED = threading.Lock()
 
 def take_the_inherited_lock() -> None:
     """Held when the trainer forked, it is held for ever in what was forked; in a fresh process it is free."""
-    with INHERITED:
+    with globals()["INHERITED"]:  # by name, it would be seen beforehand, and nothing would be forked
         pass
 
 
@@ -262,6 +262,19 @@ class InBulk(AtSample):
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return [self[index] for index in indices]
+
+
+class OnAServer(Numbers):
+    """From one sample on, each is to be had only while a server is there: a writer at the other end of a FIFO."""
+
+    def __init__(self, server: Path) -> None:
+        super().__init__(LENGTH)
+        self.server = server
+
+    def __getitem__(self, index: int) -> Any:
+        if index >= BAD - 1:
+            os.close(os.open(self.server, os.O_RDONLY))  # waits in the kernel, as in a file system that is away
+        return index
 
 
 class Swallowing(AtSample):

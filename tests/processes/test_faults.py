@@ -24,7 +24,7 @@ from antifreeze import machine
 from antifreeze.engine import epoch
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.backends import clean
-from antifreeze.engine.pool import pool
+from antifreeze.engine.pool import ending
 from antifreeze.errors import SampleFailed, WorkerCrashed, WorkerFrozen, WorkerKilled, WorkerLost
 from antifreeze.observe import say
 from antifreeze.observe.accounts import account_of
@@ -643,7 +643,7 @@ def as_params(cases: "list[Case] | list[Story]") -> Iterator[Any]:
 def quick_and_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Workers are looked at often, files go nowhere else, and what others were told is told again."""
     monkeypatch.setattr(epoch, "SLICE_S", LOOK_S)
-    monkeypatch.setattr(pool, "STOP_DEADLINE_S", 0.5)
+    monkeypatch.setattr(ending, "STOP_DEADLINE_S", 0.5)
     monkeypatch.setattr(say, "_counts", Counter())
     monkeypatch.setattr(say, "_said", set())
     monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path / "files"))
@@ -791,6 +791,33 @@ def inherited_lock(stage: Stage) -> None:
         assert lists(batches) == WHOLE
     counts = account_of(loader).ledger.counts
     assert counts == {Kind.STALL: 1, Kind.RESCUED: 1, Kind.HEDGE_STARTED: 1, Kind.HEDGE_WON: 1}
+
+
+def outage(stage: Stage) -> None:
+    """A file server is away: every worker is blocked at once, for several times what makes a stall."""
+    server = stage.folder / "server"
+    os.mkfifo(server)
+    loader = stage.way.make(faulty.OnAServer(server), batch_size=BATCH, **ATTENTIVE)
+    batches, ledger = iter(loader), account_of(loader).ledger
+    pids = [worker.pid for worker in batches._workers]
+    over = threading.Event()
+
+    def come_back() -> None:
+        assert wait_until(lambda: ledger.counts[Kind.STALL] >= len(pids) or over.is_set(), 15)
+        over.wait(10 * LOOK_S)
+        writer = os.open(server, os.O_RDWR)  # does not wait for readers
+        over.wait(20)
+        os.close(writer)
+
+    thread = threading.Thread(target=come_back, name="server")
+    thread.start()
+    try:
+        assert lists(batches) == WHOLE
+        assert [worker.pid for worker in batches._workers] == pids
+        assert set(ledger.counts) == {Kind.STALL}
+    finally:
+        over.set()
+        thread.join(20)
 
 
 def exception_in_the_loop(stage: Stage) -> None:
@@ -977,6 +1004,7 @@ def ledger_not_writable(stage: Stage) -> None:
 STORIES = [
     Story("oom-killed", oom_killed, stems=GROWN),
     Story("inherited-lock", inherited_lock, stems=GROWN),
+    Story("outage", outage),
     Story("exception-in-the-loop", exception_in_the_loop, "ends"),
     Story("break", break_in_the_loop, "ends"),
     Story("abandoned-iterator", abandoned_iterator, "ends"),

@@ -37,7 +37,7 @@ def lose(batches: list[Any]) -> float:
 
 
 def assert_quick(seconds: float, processes: list[Incarnation]) -> None:
-    assert seconds < LIMIT_S + SLACK_S
+    assert seconds < LIMIT_S
     assert_ended(processes, within_s=0.5)
 
 
@@ -208,7 +208,7 @@ def assert_over(script: Script, *, returncode: int, since: float | None = None) 
     assert ended.returncode == returncode, f"{ended}"
     script.assert_gone(within_s=0.5)
     moments = dict(re.findall(r"^(ending|over) at ([\d.]+)$", ended.stdout, re.MULTILINE))
-    assert float(moments["over"]) - (since or float(moments["ending"])) < LIMIT_S + SLACK_S, f"{ended}"
+    assert float(moments["over"]) - (since or float(moments["ending"])) < LIMIT_S, f"{ended}"
     return ended.stderr
 
 

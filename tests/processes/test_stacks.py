@@ -1,13 +1,10 @@
 """The Python stacks of workers, on their boards: at a crash, and when they are asked; whatever they are doing."""
 
-import ctypes
 import faulthandler
-import mmap
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +21,7 @@ from antifreeze.engine.supervise.cause import cause_of
 from antifreeze.engine.worker import birth
 from drop_in.harness import Way
 from leftovers import wait_until
+from processes import faulty
 
 
 class Child:
@@ -88,26 +86,10 @@ def start() -> Iterator[Start]:
         child.board.close()
 
 
-def segfault() -> None:
-    ctypes.string_at(0)
-
-
-def abort() -> None:
-    os.abort()
-
-
-def bus_error() -> None:
-    with tempfile.TemporaryFile() as file:
-        file.truncate(mmap.PAGESIZE)
-        mapped = mmap.mmap(file.fileno(), mmap.PAGESIZE)
-        file.truncate(0)
-        mapped.read(1)
-
-
 CRASHES = {
-    segfault: (signal.SIGSEGV, "Segmentation fault"),
-    abort: (signal.SIGABRT, "Aborted"),
-    bus_error: (signal.SIGBUS, "Bus error"),
+    faulty.segfault: (signal.SIGSEGV, "Segmentation fault"),
+    faulty.abort: (signal.SIGABRT, "Aborted"),
+    faulty.bus_error: (signal.SIGBUS, "Bus error"),
 }
 
 
@@ -120,27 +102,12 @@ def test_the_stack_of_a_crash_is_read_after_death(start: Start, act: Callable[[]
     (stack,) = stacks.parse(child.board.read_text())
     assert stack.fatal == words
     telling = stacks.most_telling(stack)
-    assert telling is not None and (telling.file, telling.function) == (__file__, act.__name__)
+    assert telling is not None and (telling.file, telling.function) == (faulty.__file__, act.__name__)
     cause = cause_of(exitcode, stack=stack)
     assert number.name in cause.what and any(act.__name__ in line for line in cause.evidence)
 
 
-def hold_the_interpreter() -> None:
-    while True:
-        ctypes.PyDLL(None).sleep(30)  # unlike CDLL, does not let go of the interpreter's lock
-
-
-def wait_for_a_lock() -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire()
-
-
-def read_an_empty_pipe() -> None:
-    os.read(os.pipe()[0], 1)
-
-
-STUCK = {hold_the_interpreter: "sleep", wait_for_a_lock: "lock", read_an_empty_pipe: "pipe"}
+STUCK = {faulty.hold_the_gil: "sleep", faulty.wait_on_a_lock: "lock", faulty.wait_on_a_pipe: "pipe"}
 
 
 @pytest.mark.parametrize("act", STUCK, ids=lambda act: act.__name__)
@@ -156,21 +123,21 @@ def test_a_process_that_is_stuck_shows_its_stack_and_stays_stuck(start: Start, a
 
 def test_every_thread_is_shown(start: Start) -> None:
     def work_with_threads() -> None:
-        threading.Thread(target=wait_for_a_lock, daemon=True).start()
-        read_an_empty_pipe()
+        threading.Thread(target=faulty.wait_on_a_lock, daemon=True).start()
+        faulty.wait_on_a_pipe()
 
     child = start(work_with_threads)
     assert child.waits_in("pipe")
 
     def has_both() -> bool:
         functions = {frame.function for thread in child.stack().threads for frame in thread.frames}
-        return {"wait_for_a_lock", "read_an_empty_pipe"} <= functions
+        return {"wait_on_a_lock", "wait_on_a_pipe"} <= functions
 
     assert wait_until(has_both, 5)
 
 
 def test_a_process_may_be_asked_as_soon_as_it_exists(start: Start) -> None:
-    children = [start(read_an_empty_pipe) for _ in range(5)]
+    children = [start(faulty.wait_on_a_pipe) for _ in range(5)]
     for child in children:
         process.ask_for_stack(child.pidfd)
     for child in children:
@@ -179,13 +146,13 @@ def test_a_process_may_be_asked_as_soon_as_it_exists(start: Start) -> None:
 
 
 def test_a_process_that_is_stopped_answers_when_it_goes_on(start: Start) -> None:
-    child = start(read_an_empty_pipe)
+    child = start(faulty.wait_on_a_pipe)
     assert child.waits_in("pipe")
     os.kill(child.pid, signal.SIGSTOP)
     process.ask_for_stack(child.pidfd)
     assert child.board.read_text() == ""
     os.kill(child.pid, signal.SIGCONT)
-    assert wait_until(lambda: "read_an_empty_pipe" in child.board.read_text(), 5)
+    assert wait_until(lambda: "wait_on_a_pipe" in child.board.read_text(), 5)
 
 
 def test_a_process_that_has_ended_may_be_asked(start: Start) -> None:
@@ -208,7 +175,7 @@ def test_what_becomes_of_a_workers_own_child_is_not_on_its_board(start: Start) -
     def have_a_child_that_crashes() -> None:
         with open(os.devnull, "w") as nothing:  # a child writes where it always would have
             os.dup2(nothing.fileno(), 2)
-        os._exit(10 if fork_and_wait(segfault) == -signal.SIGSEGV else 11)
+        os._exit(10 if fork_and_wait(faulty.segfault) == -signal.SIGSEGV else 11)
 
     child = start(have_a_child_that_crashes)
     assert child.exitcode() == 10

@@ -4,7 +4,6 @@ import contextlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,47 +16,18 @@ import torch
 from torch.utils.data import Dataset
 
 from antifreeze import DataLoader
+from antifreeze.engine import epoch
 from antifreeze.errors import WorkerCrashed, WorkerFrozen
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import Way
+from processes.faulty import be_stopped, hold_the_gil, sleep, wait_on_a_lock, wait_on_a_pipe, wait_on_a_socket
 from processes.test_recovery import assert_same, batches_of
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 
 LENGTH = 48
 SICK = 21
-
-
-def sleep(_: Any) -> None:
-    time.sleep(1000)
-
-
-def wait_for_a_socket(_: Any) -> None:
-    one, _other = socket.socketpair()
-    one.recv(1)
-
-
-def wait_for_a_lock(_: Any) -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire()
-
-
-def wait_for_a_pipe(_: Any) -> None:
-    read, _write = os.pipe()
-    os.read(read, 1)
-
-
-def hold_the_gil(_: Any) -> None:
-    import ctypes
-
-    while True:  # the signal that asks for the stack wakes it
-        ctypes.PyDLL(None).sleep(1000)
-
-
-def be_stopped(_: Any) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 class SickOnce(Dataset[Any]):
@@ -74,7 +44,7 @@ class SickOnce(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         if index == SICK and (self.every_time or not self.flag.exists()):
             self.flag.touch()
-            self.trouble(self)
+            self.trouble()
         return {"index": torch.tensor(index), "drawn": torch.rand(3) + random.random()}
 
 
@@ -93,7 +63,7 @@ def load(dataset: Dataset[Any], way: Way | None = None, **options: Any) -> tuple
 
 @pytest.mark.parametrize(
     "trouble",
-    [sleep, wait_for_a_socket, wait_for_a_lock, wait_for_a_pipe, hold_the_gil, be_stopped],
+    [sleep, wait_on_a_socket, wait_on_a_lock, wait_on_a_pipe, hold_the_gil, be_stopped],
     ids=lambda trouble: trouble.__name__,
 )
 def test_another_worker_does_what_one_is_stuck_at(
@@ -110,7 +80,7 @@ def test_another_worker_does_what_one_is_stuck_at(
     assert len(said.splitlines()) <= 10
     if trouble is not be_stopped:  # which cannot say anything
         assert trouble.__name__ in (stall.stack or "")
-        assert f"{Path(__file__).name}" in said
+        assert "faulty.py:" in said
         assert any(trouble.__name__ in file.read_text() for file in state_folder.rglob("stall-1.txt"))
 
 
@@ -139,7 +109,7 @@ class SickTwice(SickOnce):
         second = self.flag.with_suffix(".second")
         if index == SICK + 1 and not second.exists():
             second.touch()
-            self.trouble(self)
+            self.trouble()
         return super().__getitem__(index)
 
 
@@ -170,17 +140,17 @@ class Busy(SickOnce):
 
     def __getitem__(self, index: int) -> Any:
         if index == SICK:
-            self.trouble(self)
+            self.trouble()
         return super().__getitem__(index)
 
 
-def compute(_: Any) -> None:
+def compute() -> None:
     end = time.monotonic() + 3
     while time.monotonic() < end:
         pass
 
 
-def let_another_compute(_: Any) -> None:
+def let_another_compute() -> None:
     program = "import time; end = time.monotonic() + 3\nwhile time.monotonic() < end: pass"
     subprocess.run([sys.executable, "-S", "-c", program], check=True)
 
@@ -207,7 +177,7 @@ def test_a_sample_that_hangs_every_time_is_raised_with_all_that_is_known(tmp_pat
     error = caught.value
     assert (error.worker, error.batch) == (1, SICK // 4)
     assert f"sample {SICK}" in (error.where or "")
-    assert f"{Path(__file__).name}:" in (error.where or "")
+    assert "faulty.py:" in (error.where or "")
     assert error.why == "it waits in: sleep"
 
 
@@ -227,6 +197,11 @@ def test_a_sample_that_hangs_every_time_is_left_out_if_the_user_wants_it(tmp_pat
 LOCK = threading.Lock()
 
 
+def hidden_lock() -> Any:
+    """The lock, by a way that cannot be seen before workers are forked; else they would not be."""
+    return globals()["LOCK"]
+
+
 class BehindALock(Dataset[Any]):
     """Uses a lock of the program's."""
 
@@ -234,7 +209,7 @@ class BehindALock(Dataset[Any]):
         return LENGTH
 
     def __getitem__(self, index: int) -> Any:
-        with LOCK:
+        with hidden_lock():
             return {"index": torch.tensor(index)}
 
 
@@ -352,3 +327,30 @@ def test_a_rescue_that_fails_is_not_the_end(state_folder: Path, capfd: pytest.Ca
     with pytest.raises(WorkerFrozen, match="made no progress"):
         list(iterator)
     assert "a fresh process cannot take over: " in capfd.readouterr().err
+
+
+class HangsElsewhere(SickOnce):
+    """A sample of each worker waits: one for a lock, in vain, one for ever, but once. A fresh process gets nowhere."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == SICK - 4:
+            hidden_lock().acquire(timeout=9)
+        return super().__getitem__(index)
+
+    def __reduce__(self) -> Any:
+        return time.sleep, (1000,)
+
+
+def test_a_hedge_that_is_never_born_does_not_keep_other_workers_from_having_one(
+    tmp_path: Path, state_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch, "SLICE_S", 0.2)
+    loader: Any = DataLoader(HangsElsewhere(tmp_path / "flag", sleep), batch_size=4, num_workers=2, stall_after=0.5)
+    with LOCK:
+        iterator = iter(loader)
+        assert [int(index) for batch in iterator for index in batch["index"]] == list(range(LENGTH))
+    ledger = account_of(loader).ledger
+    kinds = [record.kind for record in ledger if record.kind is not Kind.STALL]
+    given_up = [Kind.HEDGE_STARTED, Kind.HEDGE_GIVEN_UP, Kind.RESCUE_FAILED, Kind.HEDGE_STARTED, Kind.HEDGE_WON]
+    assert kinds[:5] == given_up
+    assert ledger.counts[Kind.RESCUED] == 0

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from antifreeze import machine
 from antifreeze.engine.backends import process
 from antifreeze.engine.numbers import SeatNo
-from antifreeze.engine.pool.pool import Lost
+from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.supervise.cause import Cause, cause_of
 from antifreeze.engine.supervise.stacks import Stack, parse
@@ -30,20 +30,28 @@ class Witness:
     def __init__(self) -> None:
         self._oom_kills = machine.oom_kills()
 
-    def look_at(self, worker: Worker) -> Seen | None:
-        """What the kernel says about a worker and all that it started; None if it is gone."""
-        pid = worker.known_pid
-        facts = machine.process_facts(pid) if pid is not None else None
-        group = machine.group_facts(pid) if pid is not None else None
-        if facts is None or group is None:
-            return None
-        return Seen(
-            cpu_s=group.cpu_s,
-            io_bytes=group.io_bytes,
-            is_traced=facts.tracer_pid != 0,
-            is_stopped=facts.state == "T",
-            waits_in=facts.waits_in,
-        )
+    def look_at(self, workers: Sequence[Worker]) -> dict[SeatNo, Seen]:
+        """What the kernel says about workers and all that they started, in one look; nothing about those that are gone.
+
+        Of one that is not born yet: about the stem that is to fork it, and that alone.
+        """
+        pids = {worker.seat: worker.known_pid or worker.stem.pid for worker in workers}
+        born = [worker.known_pid for worker in workers if worker.known_pid is not None]
+        groups = machine.facts_of_groups(born) if born else {}
+        seen = {}
+        for seat, pid in pids.items():
+            facts = machine.process_facts(pid)
+            if facts is None:
+                continue
+            used = groups.get(pid, facts)
+            seen[seat] = Seen(
+                cpu_s=used.cpu_s,
+                io_bytes=used.io_bytes,
+                is_traced=facts.tracer_pid != 0,
+                is_stopped=facts.state == "T",
+                waits_in=facts.waits_in,
+            )
+        return seen
 
     def texts_of(self, workers: Sequence[Worker]) -> dict[SeatNo, str]:
         """The Python stacks of workers that are stuck, as text, all within a moment; empty where one cannot write."""

@@ -41,6 +41,8 @@ class Worker:
         self.is_dismissed = False
         """Whether nobody waits for what it says any more."""
         self.exitcode: int | None = None
+        self.released_locks = 0
+        """How many locks that processes share were released on its behalf, when it had ended."""
         self.pidfd: int | None = None
         self._known_pid: int | None = None
         self._pool = weakref.ref(pool)

@@ -144,6 +144,11 @@ class Watchdog:
             watch is not None and watch.others_got_on and watch.blocked_s >= self._sample_limit_s for watch in watches
         )
 
+    def is_stillborn(self, seat: SeatNo) -> bool:
+        """Whether what is to bring this one to life has been blocked for longer than any first sample may be."""
+        watch = self._watches.get(seat)
+        return watch is not None and watch.blocked_s >= FIRST * self._stall_after_s
+
     def silent_s(self, seat: SeatNo) -> float:
         """How long this worker has been at the same sample, as far as we have waited for it."""
         watch = self._watches.get(seat)

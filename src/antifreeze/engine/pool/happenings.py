@@ -1,0 +1,51 @@
+"""What a wait can bring: a worker has said something, has ended, is dead at last; a stem has something to say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.wire.messages import Message, Settled, Unfit
+
+
+class Heard(NamedTuple):
+    """A worker has said something."""
+
+    worker: Worker
+    message: Message
+    descriptors: list[int]
+
+
+class Lost(NamedTuple):
+    """A worker has ended, and nobody had asked it to."""
+
+    worker: Worker
+    pid: int | None
+    exitcode: int | None
+
+
+class Gone(NamedTuple):
+    """A worker that was dismissed is dead."""
+
+    worker: Worker
+
+
+class StemSaid(NamedTuple):
+    """A clean stem has settled, or cannot."""
+
+    stem: StemHandle
+    message: Settled | Unfit
+
+
+Happening = Heard | Lost | Gone | StemSaid
+
+
+def close_descriptors(happened: Sequence[Happening]) -> None:
+    """Nobody wants to hear these any more."""
+    for happening in happened:
+        if isinstance(happening, Heard):
+            for fd in happening.descriptors:
+                os.close(fd)

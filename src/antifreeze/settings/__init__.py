@@ -1,0 +1,25 @@
+"""Every option, from a keyword argument or from the environment, checked where it is read.
+
+The environment is read each time somebody asks, so that a program may set a variable after it has imported us.
+"""
+
+from antifreeze.settings.options import ALL_BLOCKED_S, ONE_BLOCKED_S, Options, options_of
+from antifreeze.settings.policy import DEFAULT_MAX_LOST, OnError, Policy, Retry, Then
+from antifreeze.settings.switch import Mode, mode
+from antifreeze.settings.variables import environment, read_variable
+
+__all__ = [
+    "ALL_BLOCKED_S",
+    "DEFAULT_MAX_LOST",
+    "ONE_BLOCKED_S",
+    "Mode",
+    "OnError",
+    "Options",
+    "Policy",
+    "Retry",
+    "Then",
+    "environment",
+    "mode",
+    "options_of",
+    "read_variable",
+]

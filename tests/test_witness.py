@@ -1,0 +1,53 @@
+"""What is learned about workers from outside."""
+
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from antifreeze import machine
+from antifreeze.engine.witness import Witness
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    """A process that waits in a pipe."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    os.close(read)
+    yield pid
+    os.close(write)
+    os.waitpid(pid, 0)
+
+
+def worker(seat: int, pid: int | None, *, stem: int = 0) -> Any:
+    return SimpleNamespace(seat=seat, known_pid=pid, stem=SimpleNamespace(pid=stem))
+
+
+def test_all_workers_are_seen_in_one_look_at_the_processes(monkeypatch: pytest.MonkeyPatch, sleeper: int) -> None:
+    looks, look = [], machine._numbers_in_proc
+    monkeypatch.setattr(machine, "_numbers_in_proc", lambda: looks.append("look") or look())
+    seen = Witness().look_at([worker(3, os.getpid()), worker(4, sleeper)])
+    assert sorted(seen) == [3, 4]
+    assert seen[3].cpu_s > seen[4].cpu_s  # type: ignore[index]
+    assert looks == ["look"]
+
+
+def test_nothing_is_seen_of_a_worker_that_is_gone(sleeper: int) -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert sorted(Witness().look_at([worker(1, pid), worker(2, sleeper)])) == [2]
+
+
+def test_of_a_worker_that_is_not_born_its_stem_alone_is_seen(monkeypatch: pytest.MonkeyPatch, sleeper: int) -> None:
+    monkeypatch.setattr(machine, "facts_of_groups", lambda pids: pytest.fail("the workers of a stem are not the stem"))
+    (seen,) = Witness().look_at([worker(1, None, stem=sleeper)]).values()
+    assert not seen.is_stopped and not seen.is_traced
