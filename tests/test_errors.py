@@ -3,14 +3,15 @@
 import copy
 import inspect
 import pickle
+import re
 
 import pytest
 
 from antifreeze import errors
-from antifreeze.errors import AntifreezeError, WorkerLost
+from antifreeze.errors import DISEASES, AntifreezeError, WorkerLost
 
 CLASSES = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, AntifreezeError)]
-PARTS = {"where": "batch 3", "why": "it was so", "try_": "something else"}
+PARTS = {"where": "batch 3", "why": "it was so", "try_": "something else", "code": "AF301"}
 OF_WORKERS = {"worker": 2, "pid": 4711, "exitcode": -9, "batch": 3}
 
 
@@ -36,20 +37,29 @@ def test_every_error_survives_pickling_with_all_that_it_knows(kind: type[Antifre
 def test_an_error_that_knows_next_to_nothing_survives_too(kind: type[AntifreezeError]) -> None:
     arrived = pickle.loads(pickle.dumps(kind("something happened")))
     assert str(arrived) == "something happened"
-    assert arrived.where is arrived.why is arrived.try_ is None
+    assert arrived.where is arrived.why is arrived.try_ is arrived.code is None
 
 
 def test_a_message_says_what_where_why_and_what_to_try_in_this_order() -> None:
     assert str(an_error(AntifreezeError)).splitlines() == [
         "something happened",
         "  where  batch 3",
-        "  why    it was so",
+        "  why    AF301 cannot-cross: it was so",
         "  try    something else",
     ]
 
 
 def test_a_message_leaves_out_what_is_not_known() -> None:
     assert str(AntifreezeError("x", why="y")) == "x\n  why    y"
+
+
+def test_a_disease_is_named_even_without_a_reason() -> None:
+    assert str(AntifreezeError("x", code="AF302")) == "x\n  why    AF302 state-differs"
+
+
+def test_codes_and_names_of_diseases_are_unique() -> None:
+    assert len(set(DISEASES.values())) == len(DISEASES)
+    assert all(re.fullmatch(r"AF\d{3}", code) for code in DISEASES)
 
 
 def test_every_error_is_also_the_builtin_that_torch_raises_there() -> None:

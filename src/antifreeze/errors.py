@@ -16,25 +16,50 @@
 
 Each class also inherits the builtin that torch raises in that place, so that existing `except` clauses keep working.
 Every message answers, in this order: what happened, where, why (only with evidence), what to try.
+A disease that has a name has a code as well: it stands before the reason, and is an attribute.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+# Never renumbered, never reused.
+DISEASES = {
+    "AF301": "cannot-cross",
+    "AF302": "state-differs",
+    "AF501": "copied-generator",
+    "AF502": "unsharded-stream",
+    "AF503": "stale-dataset",
+}
+
+
+def named(code: str) -> str:
+    """A code with the name of its disease, as it stands in messages."""
+    return f"{code} {DISEASES[code]}"
+
 
 class AntifreezeError(Exception):
     """Base of all errors of antifreeze; the parts of the message are attributes, so that nobody parses text."""
 
-    def __init__(self, what: str, *, where: str | None = None, why: str | None = None, try_: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        why: str | None = None,
+        try_: str | None = None,
+        code: str | None = None,
+    ) -> None:
         self.what = what
         self.where = where
         self.why = why
         self.try_ = try_
+        self.code = code
         super().__init__(self._text())
 
     def _text(self) -> str:
-        parts = (("where", self.where), ("why", self.why), ("try", self.try_))
+        why = ": ".join(part for part in (self.code and named(self.code), self.why) if part)
+        parts = (("where", self.where), ("why", why), ("try", self.try_))
         return "\n".join([self.what, *(f"  {name:<5}  {text}" for name, text in parts if text)])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -43,7 +68,7 @@ class AntifreezeError(Exception):
 
 def _rebuild(cls: type[AntifreezeError], what: str, attributes: dict[str, Any]) -> AntifreezeError:
     error = cls.__new__(cls)
-    AntifreezeError.__init__(error, what, where=attributes["where"], why=attributes["why"], try_=attributes["try_"])
+    AntifreezeError.__init__(error, what, **{name: attributes[name] for name in ("where", "why", "try_", "code")})
     error.__dict__.update(attributes)
     return error
 
@@ -77,12 +102,13 @@ class WorkerLost(AntifreezeError, RuntimeError):
         where: str | None = None,
         why: str | None = None,
         try_: str | None = None,
+        code: str | None = None,
         worker: int = -1,
         pid: int = -1,
         exitcode: int | None = None,
         batch: int | None = None,
     ) -> None:
-        super().__init__(what, where=where, why=why, try_=try_)
+        super().__init__(what, where=where, why=why, try_=try_, code=code)
         self.worker = worker
         self.pid = pid
         self.exitcode = exitcode

@@ -5,6 +5,7 @@ import errno
 import gc
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from antifreeze import machine
 from antifreeze.engine.arena import segment
 from antifreeze.engine.arena.segment import CHUNK, Segment
 from antifreeze.errors import ArenaError
+from user_scripts import Ended
 
 
 def descriptors() -> set[str]:
@@ -205,3 +207,36 @@ def test_a_private_mapping_is_writable_and_changes_nothing_for_others() -> None:
     first[:6] = b"SHARED"
     assert bytes(first).rstrip(b"\0") == b"SHARED until written"
     assert bytes(second).rstrip(b"\0") == b"shared until written"
+
+
+CYCLES = """
+import gc
+from antifreeze.engine.arena import segment
+
+class Reader:
+    def __del__(self):
+        seen.append(bytes(self.view[:3]))
+
+def make():
+    memory = segment.create(1)
+    memory.view[:3] = b"abc"
+    memory.close_descriptor()
+    gc.collect()
+    reader = Reader()
+    reader.view, reader.itself = memory.view, reader
+    return reader
+
+def mappings():
+    return open("/proc/self/maps").read().count("antifreeze-slot")
+
+seen = []
+make()
+assert mappings() == 1
+gc.collect()
+assert (seen, mappings()) == ([b"abc"], 0)
+last = make()
+"""
+
+
+def test_memory_can_be_read_by_whatever_the_collector_ends_together_with_it(run_script: Callable[..., Ended]) -> None:
+    run_script(CYCLES).check()

@@ -17,15 +17,19 @@ class Class:
 if os.name == "posix":
     def conditional(): pass
 value = 5
+one = other = 6
+left, right = 7, 8
+annotated: int = 9
 has_run = []
 if __name__ == "__main__":
     def inside(): pass
     has_run.append("the guarded part")
 """
+NAMES = frozenset({"function", "coroutine", "Class", "value", "one", "other", "annotated", "has_run"})
 
 
-def test_functions_and_classes_outside_the_guard_are_importable() -> None:
-    assert _importable_names(GUARDED) == {"function", "coroutine", "Class"}
+def test_what_is_defined_outside_the_guard_is_importable() -> None:
+    assert _importable_names(GUARDED) == NAMES
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,7 @@ def test_a_guarded_script_is_described_by_its_path(main: types.ModuleType, tmp_p
     path.write_text(GUARDED)
     main.__file__ = str(path)
     main.__package__ = None
-    assert describe_main() == MainModule(str(path), None, frozenset({"function", "coroutine", "Class"}))
+    assert describe_main() == MainModule(str(path), None, NAMES)
 
 
 def test_an_interactive_session_has_nothing_to_import(main: types.ModuleType) -> None:

@@ -68,6 +68,14 @@ def test_what_came_by_value_goes_back_as_its_number() -> None:
     assert arrived[1] is ours[1]
 
 
+def test_an_object_that_came_by_value_goes_back_as_its_number_too() -> None:
+    theirs, ours = object(), object()
+    results.remember([theirs])
+    stream = io.BytesIO()
+    ResultPickler(stream).dump([theirs, 5])
+    assert load(stream.getvalue(), [ours].__getitem__)[0] is ours
+
+
 def test_a_class_of_the_trainer_is_never_given_the_workers_state() -> None:
     theirs, ours = make_class(), make_class()
     results.remember([theirs])

@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,7 +163,9 @@ def test_the_error_says_what_where_why_and_what_to_try() -> None:
     (error,) = run(our_way("grown"), [Case("generator", "key")])
     assert isinstance(error, CannotCross) and isinstance(error, TypeError)
     assert error.what == "worker 0 made a batch that cannot be sent: batch['x'][('deep', 1)][0] cannot be pickled"
-    assert error.where == "batch['x'][('deep', 1)][0] is a generator"
+    place = f"{Path(__file__).name}:{a_generator.__code__.co_firstlineno}"
+    assert error.where == f"batch['x'][('deep', 1)][0] is a generator of a_generator at {place}"
+    assert error.code == "AF301"
     assert error.why == "TypeError: cannot pickle 'generator' object"
     assert error.try_ and "plain data" in error.try_
     assert any(re.search(r"worker 0 \(pid \d+\), batch 0", note) for note in error.__notes__)

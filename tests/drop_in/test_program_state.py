@@ -17,8 +17,13 @@ from user_scripts import Ended, Script
 CONFIGURATION = '''
 """A module of the user's, as projects have them: settings, a registry, classes with switches."""
 
+import types
+
 image_size = 32
 crop = (1, 2)
+mean = [0.5]
+options = types.SimpleNamespace(rate=0.1)
+handle = None
 palette = {"sky": "blue"}
 REGISTRY = {}
 
@@ -30,6 +35,10 @@ def register(name):
     return put
 
 
+class Noise(UserWarning):
+    pass
+
+
 class Backbone:
     depth = 18
     options = {"norm": "batch"}
@@ -39,11 +48,13 @@ EXTRA = "value = 'found through sys.path'\n"
 
 IMPORTS = """
 import json, logging, os, sys, warnings
+import numpy as np
 import torch
 from PIL import Image, ImageFile
 from torch.utils.data import DataLoader, Dataset
 
 import configuration
+from configuration import options
 
 
 class Report(Dataset):
@@ -65,16 +76,20 @@ def report(registered):
     with warnings.catch_warnings(record=True) as caught:
         warnings.warn("a matter of taste", FutureWarning)
         warnings.warn("an old name", PendingDeprecationWarning)
+        warnings.warn("noise", configuration.Noise)
     return {
         "truncated images": ImageFile.LOAD_TRUNCATED_IMAGES,
         "largest image": Image.MAX_IMAGE_PIXELS,
         "config global": configuration.image_size,
         "config tuple": configuration.crop,
         "config dict": configuration.palette,
+        "config array": float(configuration.mean[0]),
+        "config namespace": options.rate,
         "new config global": getattr(configuration, "batch_norm", None),
         "default dtype": str(torch.get_default_dtype()),
         "tensor made": str(torch.ones(1).dtype),
         "grad": torch.is_grad_enabled(),
+        "numpy errors": np.geterr()["over"],
         "logging level": logging.getLogger().getEffectiveLevel(),
         "logger level": logging.getLogger("project.data").getEffectiveLevel(),
         "sys.path": extra_module.value,
@@ -107,11 +122,16 @@ BODY = """
     configuration.crop = (5, 6)
     configuration.palette["sea"] = "green"
     configuration.batch_norm = False
+    configuration.mean = torch.tensor([0.25]).numpy()
+    options.rate = 0.5
     torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    np.seterr(over="raise")
     logging.getLogger().setLevel(logging.ERROR)
     logging.getLogger("project.data").setLevel(logging.DEBUG)
     sys.path.insert(0, os.path.join(os.getcwd(), "elsewhere"))
     os.environ["PROJECT_MODE"] = "fast"
+    os.environ["PYTHONHASHSEED"] = "5"  # as functions do that seed everything: changes nothing in this process
     del os.environ["PROJECT_OLD"]
     os.chdir("elsewhere")
     register = configuration.register("double")(double)
@@ -120,6 +140,7 @@ BODY = """
     os.umask(0o027)
     warnings.filterwarnings("ignore", category=FutureWarning)
     warnings.filterwarnings("always", category=PendingDeprecationWarning)
+    warnings.filterwarnings("ignore", category=configuration.Noise)
     sys.setrecursionlimit(3210)
     loader = DataLoader(Report(register), batch_size=None, num_workers=2, multiprocessing_context=sys.argv[1])
     seen = list(loader)
@@ -139,6 +160,7 @@ GUARDED = IMPORTS + DOUBLE + BODY + "\n\nif __name__ == '__main__':\n    main()\
 UNGUARDED = IMPORTS + DOUBLE + BODY + "\n\nmain()\n"
 ITEMS = [
     *("truncated images", "largest image", "config global", "config tuple", "config dict", "new config global"),
+    *("config array", "config namespace", "numpy errors"),
     *("default dtype", "tensor made", "grad", "logging level", "logger level", "sys.path"),
     *("environment", "removed from the environment", "working directory", "registry", "registered function"),
     *("class attribute", "class attribute dict", "umask", "argv", "script", "warnings", "hash seed"),
@@ -151,7 +173,11 @@ CHANGED = {
     "config tuple": [5, 6],
     "config dict": {"sky": "blue", "sea": "green"},
     "new config global": False,
+    "config array": 0.25,
+    "config namespace": 0.5,
     "default dtype": "torch.float64",
+    "grad": False,
+    "numpy errors": "raise",
     "sys.path": "found through sys.path",
     "environment": "fast",
     "removed from the environment": None,
@@ -215,3 +241,38 @@ def test_a_worker_sees_the_trainers(reports: Reports, kind: str, context: str, i
 @pytest.mark.parametrize("kind", ["guarded", "unguarded"])
 def test_the_list_of_items_is_complete(reports: Reports, kind: str, context: str) -> None:
     assert set(reports(kind, context)["trainer"]) == set(ITEMS)
+
+
+DIFFERING = """
+import configuration
+from antifreeze import DataLoader
+
+
+class Numbers:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index, sorted(configuration.REGISTRY)
+
+
+if __name__ == "__main__":
+    configuration.handle = Numbers()
+    configuration.register("local")(lambda source=(line for line in "cannot cross"): source)
+    for _ in range(2):
+        loader = DataLoader(Numbers(), batch_size=None, num_workers=2, multiprocessing_context="spawn")
+        assert [index for index, _ in loader] == [0, 1, 2, 3]
+"""
+
+
+@pytest.mark.skipif(bool(SELFTEST), reason="torch says nothing")
+@pytest.mark.deadline(60)
+def test_what_cannot_be_carried_is_named_once_and_refuses_nothing(
+    run_script: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "configuration.py").write_text(CONFIGURATION)
+    ended = run_script(DIFFERING, timeout=50).check()
+    (line,) = [line for line in ended.stderr.splitlines() if "AF302" in line]
+    assert line.startswith("antifreeze: AF302 state-differs: ")
+    assert "configuration.handle is a Numbers in the program and a NoneType in its workers" in line
+    assert "configuration.REGISTRY holds functions that cannot be sent to its workers" in line

@@ -155,6 +155,10 @@ class BatchPickler:
         self._pickler = self._fallback  # the next batch will need it too
         return pickled
 
+    def new_pickler(self) -> pickle.Pickler:
+        """A pickler like the one that takes every batch: to be asked for its reducers."""
+        return self._fallback(io.BytesIO(), 5)
+
     def _dump_with(self, kind: type[pickle.Pickler], batch: Any) -> Pickled:
         self._batch = pickled = Pickled()
         try:

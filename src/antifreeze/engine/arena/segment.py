@@ -12,8 +12,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import gc
 import mmap
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -28,6 +30,27 @@ Owner = ctypes.Array[ctypes.c_char]
 """An object that exposes mapped memory and keeps it mapped."""
 
 
+class _Collector:
+    """Whether the collector is at work, and what is to be unmapped when it is done.
+
+    It calls `__del__` of all that it collects, in any order, before it lets go of anything: an iterator in a cycle reads
+    its boards at its end, and would crash if they had ended first.
+    """
+
+    def __init__(self) -> None:
+        self.is_at_work = False
+        self.waiting: list[Callable[[], object]] = []
+        gc.callbacks.append(self._note)
+
+    def _note(self, phase: str, _: object) -> None:
+        self.is_at_work = phase == "start"
+        while self.waiting and not self.is_at_work:
+            self.waiting.pop()()
+
+
+_collector = _Collector()
+
+
 class _Mapping:
     """Mapped memory, unmapped when nothing refers to it any more."""
 
@@ -40,11 +63,15 @@ class _Mapping:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         self.address: int = address
         self.size = size
-        self._unmap = libc.munmap  # modules may be gone when the interpreter ends
+        self._unmap = functools.partial(libc.munmap, address, size)  # modules may be gone when the interpreter ends
 
-    def __del__(self) -> None:
-        if hasattr(self, "_unmap"):
-            self._unmap(self.address, self.size)
+    def __del__(self, _collector: _Collector = _collector, _is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # The collector of an interpreter that ends does not say that it is at work; and all is unmapped soon.
+        if hasattr(self, "_unmap") and not _is_ending():
+            if _collector.is_at_work:
+                _collector.waiting.append(self._unmap)
+            else:
+                self._unmap()
 
     def owner(self) -> Owner:
         owner = _owner_type(self.size).from_address(self.address)

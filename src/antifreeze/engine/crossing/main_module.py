@@ -10,6 +10,7 @@ import ast
 import io
 import sys
 import types
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class MainModule:
     """The file to import it from; None: it must not be imported."""
     package: str | None
     names: frozenset[str]
-    """Functions and classes that the other side has after importing it."""
+    """What the other side has after importing it: functions, classes, and what is given a name."""
 
 
 def describe_main() -> MainModule:
@@ -61,15 +62,24 @@ def _source() -> str | None:
 
 
 def _importable_names(source: str | None) -> frozenset[str] | None:
-    """Names of the functions and classes outside the main guard; None if there is no guard (or no source)."""
+    """Names that are defined outside the main guard; None if there is no guard (or no source)."""
     try:
         body = ast.parse(source).body if source is not None else []
     except SyntaxError:
         return None
     if not any(_is_guard(statement) for statement in body):
         return None
-    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    return frozenset(statement.name for statement in body if isinstance(statement, definitions))
+    return frozenset(name for statement in body for name in _names(statement))
+
+
+def _names(statement: ast.stmt) -> Iterator[str]:
+    match statement:
+        case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+            yield name
+        case ast.Assign(targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(ast.Name(name)):
+            yield name
 
 
 def _is_guard(statement: ast.stmt) -> bool:

@@ -61,10 +61,10 @@ class ResultPickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def persistent_id(self, thing: Any) -> int | Inherited | None:
         """A reference to this object, if it is the trainer's."""
-        if not isinstance(thing, type | types.FunctionType):
-            return None
         if _numbers is not None:
             return _numbers.get(id(thing))
+        if not isinstance(thing, type | types.FunctionType):
+            return None
         # The trainer cannot import `__main__` again, and cloudpickle sends what is in it by value.
         return None if thing.__module__ != "__main__" and _is_importable(thing) else _reference(thing)
 

@@ -1,0 +1,139 @@
+"""What user code raised in a worker, on its way to the trainer."""
+
+from typing import Any
+
+import pytest
+
+from antifreeze.engine.crossing import results
+from antifreeze.engine.crossing.raised import DEEPEST, load_error, wrap
+from antifreeze.errors import SampleFailed
+
+WHERE = "in DataLoader worker process 0"
+
+
+class Picky(Exception):
+    """Neither its constructor nor its pickle takes one text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class Several(ExceptionGroup[Exception]):
+    pass
+
+
+class Counted(ExceptionGroup[Exception]):
+    """A group whose constructor wants something else."""
+
+    def __new__(cls, parts: list[Exception]) -> "Counted":
+        return super().__new__(cls, f"{len(parts)} parts", parts)
+
+
+def nothing(reference: Any) -> Any:
+    raise AssertionError(reference)
+
+
+def cross(error: Exception) -> Any:
+    """What arrives of an exception that a worker has raised."""
+    try:
+        raise error
+    except Exception:
+        return load_error(results.dump(wrap(where=WHERE)), nothing)
+
+
+def chained(error: Exception, cause: Exception | None = None, context: Exception | None = None) -> Exception:
+    error.__context__ = context
+    if cause is not None:
+        error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("error", [ValueError("text"), KeyError("key"), Picky(3, "text")], ids=repr)
+def test_an_exception_keeps_its_type_and_has_torchs_text(error: Exception) -> None:
+    arrived = cross(error)
+    assert type(arrived) is type(error)
+    assert str(arrived).startswith(f"Caught {type(error).__name__} {WHERE}.\nOriginal Traceback")
+
+
+def test_a_group_keeps_its_parts_with_types_texts_and_notes() -> None:
+    noted = ValueError("one", 1)
+    noted.add_note("a note")
+    arrived = cross(ExceptionGroup("several", [noted, KeyError("another")]))
+    assert type(arrived) is ExceptionGroup
+    assert str(arrived).startswith(f"Caught ExceptionGroup {WHERE}.\nOriginal")
+    first, second = arrived.exceptions
+    assert type(first) is ValueError and first.args == ("one", 1) and first.__notes__ == ["a note"]
+    assert type(second) is KeyError and second.args == ("another",)
+
+
+def test_except_star_works() -> None:
+    seen = []
+    try:
+        raise cross(ExceptionGroup("several", [ValueError(1), KeyError(2), ValueError(3)]))
+    except* ValueError as group:
+        seen = [error.args[0] for error in group.exceptions]
+    except* KeyError:
+        pass
+    assert seen == [1, 3]
+
+
+def test_groups_in_groups_keep_their_kind_and_message() -> None:
+    arrived = cross(Several("outer", [Several("inner", [OSError(2, "no file")]), ValueError("x")]))
+    assert type(arrived) is Several
+    inner = arrived.exceptions[0]
+    assert type(inner) is Several and inner.message == "inner"
+    assert type(inner.exceptions[0]) is FileNotFoundError and inner.exceptions[0].errno == 2
+
+
+def test_a_group_that_cannot_be_made_anew_is_still_a_group_of_the_same_parts() -> None:
+    arrived = cross(Counted([ValueError("one")]))
+    assert type(arrived) is ExceptionGroup
+    assert [type(part) for part in arrived.exceptions] == [ValueError]
+
+
+def test_each_part_travels_as_far_as_it_can() -> None:
+    class Local(Exception):
+        pass
+
+    holding = ValueError("holds a generator", (x for x in "ab"))
+    results.remember([])  # as in a worker of a clean stem: what is made there goes by value
+    try:
+        arrived = cross(ExceptionGroup("several", [Picky(3, "text"), holding, Local("made in the worker")]))
+    finally:
+        results._numbers = None
+    picky, held, local = arrived.exceptions
+    assert type(picky) is Picky and "3: text" in str(picky)
+    assert type(held) is ValueError and "holds a generator" in str(held)
+    assert type(local).__name__ == "Local" and str(local) == "made in the worker"
+
+
+def test_causes_and_contexts_of_parts_arrive() -> None:
+    caused = chained(ValueError("caused"), cause=OSError(2, "gone"), context=OSError(2, "gone"))
+    found = chained(KeyError("found"), context=Picky(1, "while"))
+    hidden = chained(TypeError("hidden"), context=ValueError("not to be seen"))
+    hidden.__suppress_context__ = True
+    first, second, third = cross(ExceptionGroup("several", [caused, found, hidden])).exceptions
+    assert type(first.__cause__) is FileNotFoundError and first.__suppress_context__
+    assert type(second.__context__) is Picky and not second.__suppress_context__
+    assert third.__context__ is third.__cause__ is None and third.__suppress_context__
+
+
+def test_a_chain_without_an_end_is_cut() -> None:
+    error = ValueError("loop")
+    other = chained(KeyError("loop"), context=error)
+    error.__context__ = other
+    (arrived,) = cross(ExceptionGroup("one", [error])).exceptions
+    length = 0
+    while arrived is not None:
+        arrived, length = arrived.__context__, length + 1
+    assert length == DEEPEST + 1
+
+
+def test_what_cannot_be_rebuilt_says_so() -> None:
+    assert isinstance(load_error(b"no pickle", nothing), SampleFailed)
+
+
+def test_an_error_of_ours_arrives_as_it_is() -> None:
+    arrived = load_error(results.dump(SampleFailed("what", why="because")), nothing)
+    assert type(arrived) is SampleFailed and arrived.why == "because"
