@@ -19,11 +19,13 @@ from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
+from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.explain import explain
+from antifreeze.engine.crossing.kinds.base import OnlyInherited
 from antifreeze.engine.crossing.main_module import describe_main
 from antifreeze.engine.crossing.state import capture_modules, capture_surroundings
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
@@ -77,21 +79,26 @@ def grow_clean(recipe: Recipe) -> StemHandle:
         )
 
 
-def _pack(recipe: Recipe, main_names: frozenset[str]) -> pickler.Crossing:
+def _pack(recipe: Recipe, main_names: frozenset[str], *, by_name_only: bool = False) -> pickler.Crossing:
     try:
-        return pickler.send((recipe, capture_modules()), main_names=main_names)
+        return pickler.send((recipe, capture_modules(by_name_only=by_name_only)), main_names=main_names)
+    except MemoryError:
+        raise
     except Exception as error:  # of whatever the user's classes do when they are pickled
         if interruptions.behind(error) is not None:
             raise
-        if "through inheritance" in str(error):  # multiprocessing's own words for locks, values, queues …
-            raise InheritanceOnly(str(error)) from error
         parts = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
-        for name, part in parts.items():
-            try:
-                pickler.send(part, main_names=main_names).close()
-            except Exception as cause:  # the same again, of one part
-                raise explain(part, name, cause) from cause
-        raise
+        with pickler.asked(main_names=main_names) as asked:
+            blame = explain(parts, error, asked=asked)
+        if blame is None and not by_name_only:
+            # Then it is the state of some module, which is no reason to refuse a dataset that can cross.
+            return _pack(recipe, main_names, by_name_only=True)
+        # multiprocessing's own words for locks, values, queues …
+        if isinstance(error, OnlyInherited) or "through inheritance" in str(error):
+            raise InheritanceOnly(str(error)) from error
+        if blame is None:
+            raise
+        raise blame from error
 
 
 @dataclass(slots=True)
@@ -161,7 +168,8 @@ def _start() -> _Base:
     theirs_of_lifeline, lifeline = os.pipe()
     source = str(Path(__file__).resolve().parents[3])
     command = (
-        f"import sys; sys.path.insert(0, {source!r}); "
+        # without the current directory, which may be anybody's and hold anything
+        f"import sys; sys.path[:] = [{source!r}, *filter(None, sys.path)]; "
         # first of all, for the imports take seconds
         f"from antifreeze.engine.backends.process import die_with; die_with({theirs_of_lifeline}); "
         "import torch; "  # before anything of ours that needs it: under `antifreeze run`, its import imports our iterator
@@ -173,7 +181,7 @@ def _start() -> _Base:
             [os.fsdecode(spawn.get_executable()), *flags, "-c", command],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno(), theirs_of_lifeline],
-            env={**_SINGLE_THREADED, **os.environ},
+            env={**_SINGLE_THREADED, **os.environ, **_hash_seed()},
             process_group=0,
         )
     except BaseException:
@@ -184,6 +192,12 @@ def _start() -> _Base:
         theirs.close()
         os.close(theirs_of_lifeline)
     return _Base(popen, Channel(ours, blocking=False, many_descriptors=True), lifeline)
+
+
+def _hash_seed() -> dict[str, str]:
+    """The one that this process hashes with, which a program that sets it for others does not change."""
+    seed = machine.started_with("PYTHONHASHSEED")
+    return {} if seed is None else {"PYTHONHASHSEED": seed}
 
 
 def stop_base() -> None:

@@ -6,12 +6,14 @@ There is at most one per trainer; it is started when it is first needed, and liv
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import os
 import pickle
 import select
 import socket
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
@@ -20,6 +22,7 @@ from antifreeze.engine.backends.stem import Stem, quieten
 from antifreeze.engine.crossing import pickler, results, state
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Grow, Grown, Settled, Unfit
+from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
 
 
 def main(control_fd: int, trainer_pid: int) -> None:
@@ -102,18 +105,45 @@ def _dying_with(lifeline: int) -> Iterator[None]:
         os.close(own)
 
 
-def _settle(control: Channel, payload: list[int]) -> Any:
+def _settle(control: Channel, payload: list[int]) -> Recipe | SealedRecipe | None:
     """Rebuild the trainer's state and the recipe; the trainer is told if that fails."""
     try:
         surroundings, crossing = payload[0], payload[1:]
         state.settle(pickle.loads(memory.read_all(surroundings)))
-        (recipe, modules), by_value = pickler.receive(crossing)
-        results.remember(by_value)
-        control.send_all(Settled(tuple(state.settle_modules(modules))))
+        parcel = pickler.Parcel(crossing)
+        if not parcel.is_for_each_worker:
+            return _open(parcel, control)
+        _import(parcel.modules)
+        control.send_all(Settled(()))
     except Exception as error:  # of whatever the user's modules and classes do when they are imported and rebuilt
         control.send_all(Unfit(_dump(error)))
         return None
+    return SealedRecipe(functools.partial(_unseal, parcel))
+
+
+def _open(parcel: pickler.Parcel, control: Channel) -> Recipe:
+    """Rebuild the recipe, and the state of modules with it, in the stem or in a worker."""
+    recipe: Recipe
+    (recipe, modules), by_value = parcel.open()
+    results.remember(by_value)
+    control.send_all(Settled(tuple(state.settle_modules(modules))))
     return recipe
+
+
+def _unseal(parcel: pickler.Parcel, control: Channel) -> Recipe | None:
+    """In a worker: rebuild the recipe; the trainer is told if that fails."""
+    try:
+        return _open(parcel, control)
+    except Exception as error:  # of whatever the user's classes do when they are rebuilt
+        control.send_all(Unfit(_dump(error)))
+        return None
+
+
+def _import(modules: Iterable[str]) -> None:
+    """Import once what every worker is going to need."""
+    for name in modules:
+        with contextlib.suppress(Exception):  # a worker meets the same when it opens the parcel, and tells the trainer
+            importlib.import_module(name)
 
 
 def _dump(error: Exception) -> bytes:

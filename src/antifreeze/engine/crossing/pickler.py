@@ -2,6 +2,7 @@
 
 One dump for everything that must stay together: two dumps would split the globals that functions share. Classes and
 functions that travel by value are listed, in the same dump, so that results can name them by number on the way back.
+Live handles travel as plans from which they are opened again (`kinds/`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import io
 import os
 import pickle
 import struct
-import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,12 +24,17 @@ import torch
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.layout import ALIGNMENT
 from antifreeze.engine.arena.pickled import typed_storage
+from antifreeze.engine.crossing import by_value
+from antifreeze.engine.crossing.kinds import base, mappings
+from antifreeze.engine.crossing.kinds.registry import Kinds
 
 # Smaller buffers travel inside the pickle.
 OUT_OF_BAND_FROM = 4096
-# A message carries at most 253 descriptors (the kernel's SCM_MAX_FD); what is beyond is copied.
+# A message carries at most 253 descriptors (the kernel's SCM_MAX_FD); what is beyond is copied, or goes by its name.
 MOST_SHARED = 240
-_MAIN = ("__main__", "__mp_main__")
+# Less than this is copied sooner than its file is found.
+MAPPED_FROM = 1 << 20
+_CODE = (type, types.FunctionType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class Crossing:
     buffers: int
     """Descriptor of the big buffers, one after the other."""
     shared: tuple[int, ...]
-    """Descriptors of tensors that live in shared memory and stay there."""
+    """Descriptors of tensors that live in shared memory and stay there, and of open files."""
     by_value: tuple[Any, ...]
     """Classes and functions of ours that travelled by value; their place here is their number."""
 
@@ -56,45 +61,81 @@ class Crossing:
             os.close(fd)
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What can be known about a parcel before it is opened."""
+
+    places: list[tuple[int, int]]
+    """Start and length of the out-of-band buffers."""
+    is_for_each_worker: bool
+    modules: frozenset[str]
+
+
 def send(thing: Any, *, main_names: frozenset[str]) -> Crossing:
-    """Pack an object; what it raises if it cannot be packed is pickle's own error.
+    """Pack an object; what it raises if it cannot be packed is pickle's own error, or that of a kind of handles.
 
     `main_names` are the names of the main module that the other side gets by importing it.
     """
     stream = io.BytesIO()
     pickler = _CrossingPickler(stream, main_names)
+    luggage = pickler.luggage
     try:
         pickler.dump(thing)
         by_value = tuple(pickler.by_value)
         pickler.dump(list(by_value))
-        places = pickle.dumps(pickler.places)
-        header = struct.pack("Q", len(places))
-        body = memory.copy_of([header, places, stream.getbuffer()], "antifreeze-crossing")
+        header = pickle.dumps(_Header(pickler.places, luggage.is_for_each_worker, frozenset(pickler.modules)))
+        length = struct.pack("Q", len(header))
+        body = memory.copy_of([length, header, stream.getbuffer()], "antifreeze-crossing")
         with _closing_on_error([body]):
             buffers = memory.copy_of(_padded(pickler.buffers), "antifreeze-buffers")
     except BaseException:
-        for fd in pickler.shared:
-            os.close(fd)
+        luggage.close()
         raise
-    return Crossing(body, buffers, tuple(pickler.shared), by_value)
+    return Crossing(body, buffers, tuple(luggage.descriptors), by_value)
+
+
+@contextlib.contextmanager
+def asked(*, main_names: frozenset[str]) -> Iterator[pickle.Pickler]:
+    """A pickler like the one of `send`: to be asked for its reducers, not to dump."""
+    pickler = _CrossingPickler(io.BytesIO(), main_names)
+    try:
+        yield pickler
+    finally:
+        pickler.luggage.close()
 
 
 def receive(descriptors: list[int]) -> tuple[Any, list[Any]]:
-    """Unpack in the other process: (the object, what came by value); closes the descriptors.
+    """Unpack in the other process: (the object, what came by value); closes the descriptors."""
+    return Parcel(descriptors).open()
 
-    The big buffers are mapped copy-on-write: all workers share them until one writes.
+
+class Parcel:
+    """What has arrived: opened once, or once in each of several forks of this process.
+
+    The big buffers are mapped copy-on-write: all that open it share them until one writes.
     """
-    body, buffers_fd, *shared = descriptors
-    buffers = memory.map_private(buffers_fd)
-    stream = io.BytesIO(memory.read_all(body))
-    (length,) = struct.unpack("Q", stream.read(8))
-    places = pickle.loads(stream.read(length))
-    unpickler = _CrossingUnpickler(stream, buffers, places, shared)
-    try:
-        return unpickler.load(), unpickler.load()
-    finally:
-        for fd in shared:  # torch has made copies of them
-            os.close(fd)
+
+    def __init__(self, descriptors: list[int]) -> None:
+        body, buffers, *self._shared = descriptors
+        self._buffers = memory.map_private(buffers)
+        raw = memory.read_all(body)
+        (length,) = struct.unpack_from("Q", raw)
+        header: _Header = pickle.loads(memoryview(raw)[8 : 8 + length])
+        self._content = memoryview(raw)[8 + length :]
+        self._places = header.places
+        self.is_for_each_worker = header.is_for_each_worker
+        """Whether it holds what does not survive a fork."""
+        self.modules = header.modules
+        """Those that are needed to open it."""
+
+    def open(self) -> tuple[Any, list[Any]]:
+        """(The object, what came by value); closes the descriptors that this process has of it."""
+        unpickler = _CrossingUnpickler(io.BytesIO(self._content), self._buffers, self._places, self._shared)
+        try:
+            return unpickler.load(), unpickler.load()
+        finally:
+            for fd in self._shared:  # whoever needs them has made copies
+                os.close(fd)
 
 
 def _keep_slots(kind: Any, reduced: tuple[Any, ...]) -> None:
@@ -108,6 +149,7 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         # Before the rest: pickle looks for it when the pickler is made.
         self.dispatch_table = {
             **cloudpickle.Pickler.dispatch_table,
+            **by_value.REDUCERS,
             torch.UntypedStorage: self._reduce_storage,
             torch.TypedStorage: self._reduce_typed_storage,
         }
@@ -115,33 +157,55 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.by_value: list[Any] = []
         self.buffers: list[memoryview] = []
         self.places: list[tuple[int, int]] = []
-        self.shared: list[int] = []
+        self.luggage = base.Luggage(MOST_SHARED)
+        self.modules: set[str] = set()
+        """Of classes and functions that go by name, and modules themselves."""
+        self._kinds = Kinds()
         self._end = ALIGNMENT
         self._main_names = main_names
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._seen: set[int] = set()
 
     def reducer_override(self, thing: Any) -> Any:
-        """cloudpickle's choice between reference and value, with the main module as the other side will have it."""
-        if not isinstance(thing, type | types.FunctionType):
-            return NotImplemented
-        if self._is_in_main(thing):
+        """A plan for a live handle; for code, cloudpickle's choice between name and value, with the main module as the
+        other side will have it.
+        """
+        kind = self._kinds[type(thing)]
+        if kind is not None:
+            return kind.reduce(thing, self.luggage)
+        if not isinstance(thing, _CODE):
+            if type(thing) is types.ModuleType:
+                self.modules.add(thing.__name__)
+            return self._reduce_named(thing) if by_value.goes_by_name(thing) else NotImplemented
+        if by_value.is_in_main(thing, thing.__qualname__, self._main_names):
             return NotImplemented
         reduced = super().reducer_override(thing)
-        if vars(thing).get("__slots__") and isinstance(reduced, tuple):
+        if reduced is NotImplemented:
+            self.modules.add(thing.__module__)
+            return reduced
+        if vars(thing).get("__slots__"):
             _keep_slots(thing, reduced)
-        if reduced is not NotImplemented and id(thing) not in self._seen:
-            self._seen.add(id(thing))
-            self.by_value.append(thing)
+        if isinstance(thing, type):
+            reduced = by_value.made_once(reduced)
+        elif self._main_names:
+            reduced = by_value.in_main_globals(thing, reduced)
+        self._list(thing)
         return reduced
 
-    def _is_in_main(self, thing: Any) -> bool:
-        name = thing.__qualname__
-        return (
-            thing.__module__ in _MAIN
-            and name in self._main_names
-            and getattr(sys.modules["__main__"], name, None) is thing
-        )
+    def _reduce_named(self, thing: Any) -> Any:
+        """An object of the main module that may want to go by its name."""
+        if type(thing) in self.dispatch_table:
+            return NotImplemented
+        reduced = thing.__reduce_ex__(5)
+        if not isinstance(reduced, str) or by_value.is_in_main(thing, reduced, self._main_names):
+            return reduced
+        self._list(thing)
+        return by_value.reduce_nameless(thing)
+
+    def _list(self, thing: Any) -> None:
+        if id(thing) not in self._seen:
+            self._seen.add(id(thing))
+            self.by_value.append(thing)
 
     def _take_buffer(self, buffer: pickle.PickleBuffer) -> bool:
         with contextlib.suppress(BufferError):  # not contiguous: stays in the pickle
@@ -158,23 +222,28 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return offset
 
     def _reduce_storage(self, storage: torch.UntypedStorage) -> Any:
-        return storage_from, self._place_of(storage)
-
-    def _place_of(self, storage: torch.UntypedStorage) -> tuple[str, int, int]:
         length = storage.nbytes()
         if not length:
-            return "buffer", 0, 0
-        if storage.is_shared() and len(self.shared) < MOST_SHARED:
+            return storage_from, ("buffer", 0, 0)
+        if storage.is_shared() and len(self.luggage.descriptors) < MOST_SHARED:
             with contextlib.suppress(RuntimeError):  # shared by file name: copied
                 fd, length = storage._share_fd_cpu_()
-                self.shared.append(os.dup(fd))  # the storage keeps its own
-                return "shared", len(self.shared) - 1, length
+                if fd >= 0:
+                    self.luggage.descriptors.append(os.dup(fd))  # the storage keeps its own
+                    return storage_from, ("shared", len(self.luggage.descriptors) - 1, length)
+                if storage.filename is not None:
+                    raise base.refuse_writing(f"the tensor over {storage.filename!r}", "shared=True")
+        if length >= MAPPED_FROM:
+            stretch, before = mappings.pack_part(storage.data_ptr(), length, self.luggage)
+            if stretch is not None:
+                return storage_over, (stretch, before, length)
         raw = memoryview((ctypes.c_ubyte * length).from_address(storage.data_ptr())).cast("B")
-        return "buffer", self._append(raw), length
+        return storage_from, ("buffer", self._append(raw), length)
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage
         if untyped.device.type != "cpu":
+            self.luggage.is_for_each_worker = True  # a GPU that a process has used is lost to what is forked from it
             return storage.__reduce_ex__(5)
         # Every tensor wraps its storage anew; pickle must see one object per storage to keep tensors on it together.
         untyped = self._storages.setdefault(untyped._cdata, untyped)
@@ -184,6 +253,11 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
 def storage_from(kind: str, where: int, length: int) -> NoReturn:
     """A storage: stands in the pickle; the other side puts its own method in its place."""
     raise NotImplementedError
+
+
+def storage_over(stretch: mappings.Stretch, before: int, length: int) -> torch.UntypedStorage:
+    """A storage over a part of a file."""
+    return torch.frombuffer(stretch.map(), dtype=torch.uint8, offset=before, count=length).untyped_storage()
 
 
 class _CrossingUnpickler(pickle.Unpickler):
@@ -196,6 +270,8 @@ class _CrossingUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == __name__ and name == storage_from.__name__:
             return self._memory.storage_from  # not a method of this object: pickle keeps it, and would make a cycle
+        if module == base.__name__ and name == base.descriptor_at.__name__:
+            return self._memory.descriptor_at
         return super().find_class(module, name)
 
 
@@ -203,6 +279,9 @@ class _ReceivedMemory:
     def __init__(self, buffers: memoryview, shared: list[int]) -> None:
         self._buffers = buffers
         self._shared = shared
+
+    def descriptor_at(self, number: int) -> base.ReceivedFile:
+        return base.ReceivedFile(self._shared[number])
 
     def storage_from(self, kind: str, where: int, length: int) -> torch.UntypedStorage:
         if kind == "shared":

@@ -1,0 +1,85 @@
+"""Arrays of numpy that lie in files: memmap, plain arrays over a mapping, and archives of arrays (npz)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from antifreeze.engine.crossing.kinds.base import Kind, Luggage, Reduced, fresh
+from antifreeze.engine.crossing.kinds.mappings import KINDS as MAPPINGS
+from antifreeze.engine.crossing.kinds.mappings import Stretch, address_of, is_readonly, pack
+
+
+def plan_array(array: Any, luggage: Luggage) -> Any:
+    """A view of a mapping, whole or in part: numpy's memmap, or a plain array over one."""
+    mapping = _mapping_below(array) if array.size else None
+    sent = None if mapping is None else _send(mapping, luggage)
+    if mapping is None or sent is None:
+        return NotImplemented
+    start = array.__array_interface__["data"][0] - address_of(mapping)
+    place = array.shape, array.dtype, start, array.strides, bool(array.flags.writeable)
+    attributes = {name: getattr(array, name, None) for name in ("filename", "offset", "mode")}
+    return make_array, (type(array), sent, place, attributes)
+
+
+def make_array(cls: type[Any], mapping: Any, place: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """The other side of `plan_array`."""
+    shape, dtype, start, strides, is_writeable = place
+    array: Any = np.ndarray.__new__(cls, shape, dtype, mapping, start, strides)
+    if isinstance(array, np.memmap):
+        mode = "r" if is_readonly(mapping) else "c"
+        vars(array).update({**attributes, "mode": mode, "_mmap": mapping})
+    array.flags.writeable = is_writeable
+    return array
+
+
+class _SentMapping:
+    """A mapping that arrays lie over: one object, so that it is one again on the other side."""
+
+    def __init__(self, stretch: Stretch) -> None:
+        self._stretch = stretch
+
+    def __reduce__(self) -> Reduced:
+        return Stretch.map, (self._stretch,)
+
+
+def _send(mapping: Any, luggage: Luggage) -> _SentMapping | None:
+    key = "mapping", id(mapping)
+    if key not in luggage.memo:
+        # What can be written to goes along as the process's own, as a copy would with torch's own spawn.
+        stretch = pack(address_of(mapping), len(mapping), luggage, is_readonly=is_readonly(mapping))
+        luggage.memo[key] = mapping, None if stretch is None else _SentMapping(stretch)
+    sent: _SentMapping | None = luggage.memo[key][1]
+    return sent
+
+
+def _mapping_below(array: Any) -> Any:
+    below = array.base
+    while isinstance(below, np.ndarray):
+        below = below.base
+    if isinstance(below, memoryview):
+        below = below.obj
+    return below if type(below) in MAPPINGS else None
+
+
+def plan_npz(handle: Any, luggage: Luggage) -> Any:
+    """The file below and how arrays may be read from it; a closed archive is like any other object."""
+    if handle.zip is None:
+        return NotImplemented
+    options = {name: getattr(handle, name) for name in ("allow_pickle", "pickle_kwargs", "max_header_size")}
+    return open_npz, (type(handle), handle.zip.fp, handle.fid is not None, options)
+
+
+def open_npz(cls: type[Any], file: Any, owns: bool, options: dict[str, Any]) -> Any:
+    """The other side of `plan_npz`."""
+    handle = fresh(cls)
+    np.lib.npyio.NpzFile.__init__(handle, file, own_fid=owns, **options)
+    return handle
+
+
+KINDS: dict[type, Kind] = {
+    np.memmap: Kind(plan_array),
+    np.ndarray: Kind(plan_array),
+    np.lib.npyio.NpzFile: Kind(plan_npz),
+}

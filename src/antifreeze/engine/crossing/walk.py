@@ -1,0 +1,237 @@
+"""A walk through what a dataset holds: the nearest first, bounded in time, and no line of the user's code is run.
+
+Attributes, slots, containers, closures, partials, bound methods, and the globals that functions name; how they are read
+is `reading.py`'s part. Code that is installed is not read; what it has made is looked into like anything else.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from cloudpickle.cloudpickle import _extract_code_globals
+
+from antifreeze.engine.crossing.reading import (
+    Descriptors,
+    ancestors,
+    attributes,
+    attributes_of,
+    descriptors,
+    is_a,
+    module_of,
+    name_of,
+    namespace_of,
+    some_elements,
+    some_entries,
+    spread,
+    text,
+)
+from antifreeze.engine.crossing.state import library_directories
+
+# Nobody notices so long a pause at the start of an epoch. A thousand objects take some milliseconds of it.
+PATIENCE_S = 0.05
+MOST_OBJECTS = 20_000
+MOST_CHARACTERS = 40
+# Whoever is that deep is a link of a chain.
+LONGEST_PATH = 500
+
+Found = tuple[str, Any]
+
+
+def walk(
+    roots: Mapping[str, Any], *, closed: Iterable[type] = (), clock: Callable[[], float] = time.monotonic
+) -> Iterator[Found]:
+    """(path, object) of all that can be reached from these, such as `dataset.transform.ops[2]`; the nearest first.
+
+    Objects of the `closed` types are not looked into.
+    """
+    return _Walk(_CLOSED | _numbers(*closed), clock).steps(roots)
+
+
+def _key(key: Any) -> str:
+    if id(type(key)) not in _PLAIN:
+        return f"<{name_of(type(key))}>"
+    text = repr(key)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+
+
+def _numbers(*kinds: type) -> frozenset[int]:
+    return frozenset(map(id, kinds))
+
+
+# By identity: a class, too, may have strange ideas about what it is equal to.
+_PLAIN = _numbers(type(None), bool, int, float, complex, str, bytes, bytearray, range)
+# Of a module only what a function names is looked at, from there; loggers travel by name, and each knows all others; who
+# holds a weak reference does not hold the object; and the interpreter's own parts hold nothing of the user's.
+_CLOSED = _numbers(
+    types.ModuleType,
+    logging.Logger,
+    logging.Handler,
+    weakref.ref,
+    types.FrameType,
+    types.CodeType,
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+)
+
+
+class _Form(NamedTuple):
+    """How to look at the objects of one class."""
+
+    kind: type
+    """Kept, so that its number comes to stand for no other class."""
+    look: Callable[[_Walk, str, Any], None] | None
+    descriptors: Descriptors
+
+
+class _Walk:
+    def __init__(self, closed: frozenset[int], clock: Callable[[], float]) -> None:
+        self._closed = closed
+        self._clock = clock
+        self._libraries = library_directories()
+        self._queue: deque[Found] = deque()
+        self._seen: dict[int, Any] = {}
+        """Kept, so that no number comes to stand for another object."""
+        self._forms: dict[int, _Form] = {}
+
+    def steps(self, roots: Mapping[str, Any]) -> Iterator[Found]:
+        deadline = self._clock() + PATIENCE_S
+        for path, thing in roots.items():
+            self._add(path, thing)
+        for _ in range(MOST_OBJECTS):
+            if not self._queue or self._clock() > deadline:
+                return
+            path, thing = self._queue.popleft()
+            yield path, thing
+            if len(path) < LONGEST_PATH:
+                self._look_into(path, thing)
+
+    def _add(self, path: str, thing: Any) -> None:
+        if id(type(thing)) not in _PLAIN and id(thing) not in self._seen:
+            self._seen[id(thing)] = thing
+            self._queue.append((path, thing))
+
+    def _look_into(self, path: str, thing: Any) -> None:
+        form = self._forms.get(id(type(thing))) or self._get_to_know(path, type(thing))
+        if form.look is not None:
+            form.look(self, path, thing)
+        for name, value in attributes(thing, form.descriptors):
+            self._add(f"{path}.{name}", value)
+
+    def _get_to_know(self, path: str, kind: type) -> _Form:
+        """How to look at objects of this class; the first of them is the way to what the class itself holds."""
+        kinds = ancestors(kind)
+        look = next((_BY_KIND[id(each)] for each in kinds if id(each) in _BY_KIND), None)
+        is_closed = any(id(each) in self._closed for each in kinds)
+        form = _Form(kind, None if is_closed else look, () if is_closed or look in _WHOLE else descriptors(kind))
+        self._forms[id(kind)] = form
+        if not is_closed:
+            self._look_into_classes(path, kind)
+        return form
+
+    def _look_into_mapping(self, path: str, mapping: dict[Any, Any]) -> None:
+        for key, value in some_entries(mapping):
+            if id(type(value)) not in _PLAIN:
+                self._add(f"{path}[{_key(key)}]", value)
+
+    def _look_into_list(self, path: str, elements: list[Any]) -> None:
+        self._add_places(path, spread(elements, list))
+
+    def _look_into_tuple(self, path: str, elements: tuple[Any, ...]) -> None:
+        self._add_places(path, spread(elements, tuple))
+
+    def _look_into_set(self, path: str, elements: Any) -> None:
+        kind = set if is_a(elements, set) else frozenset
+        for value in some_elements(kind.__iter__(elements)):
+            self._add(f"{path}{{…}}", value)
+
+    def _look_into_deque(self, path: str, elements: deque[Any]) -> None:
+        self._add_places(path, enumerate(some_elements(deque.__iter__(elements))))
+
+    def _add_places(self, path: str, elements: Iterable[tuple[int, Any]]) -> None:
+        for place, value in elements:
+            if id(type(value)) not in _PLAIN:
+                self._add(f"{path}[{place}]", value)
+
+    def _look_into_classes(self, path: str, kind: type) -> None:
+        for each in ancestors(kind):
+            self._look_into_class(path, each)
+
+    def _look_into_class(self, path: str, kind: type) -> None:
+        """What a class of the user's holds itself: methods, which name globals, and attributes that objects share."""
+        if self._is_users(sys.modules.get(module_of(kind))):
+            for name, value in namespace_of(kind).items():
+                self._add(f"{path}.{name}", value)
+
+    def _look_into_builtin(self, path: str, function: types.BuiltinFunctionType) -> None:
+        self._add(f"{path}.__self__", function.__self__)
+
+    def _look_into_function(self, path: str, function: types.FunctionType) -> None:
+        if function.__code__.co_filename.startswith(self._libraries):
+            return
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+            try:
+                self._add(f"{path}.<{name}>", cell.cell_contents)
+            except ValueError:  # not given a value yet
+                continue
+        for name, value in attributes_of(function).items():
+            if name not in ("__globals__", "__builtins__", "__closure__"):
+                self._add(f"{path}.{name}", value)
+        self._add(f"{path}.__defaults__", function.__defaults__)
+        self._add(f"{path}.__kwdefaults__", function.__kwdefaults__)
+        self._look_at_globals(function)
+
+    def _look_at_globals(self, function: types.FunctionType) -> None:
+        names = set(_names_in(function.__code__))
+        namespace = function.__globals__
+        for name in _extract_code_globals(function.__code__).keys() & namespace.keys():
+            self._add_global(f"{text(function.__module__)}.{name}", dict.get(namespace, name), names)
+        for name in (names - namespace.keys()) & sys.modules.keys():  # imported by the function itself
+            self._add_global(name, sys.modules[name], names)
+
+    def _add_global(self, path: str, value: Any, names: set[str]) -> None:
+        self._add(path, value)
+        if self._is_users(value):
+            namespace = namespace_of(value)
+            for each in names & namespace.keys():
+                self._add(f"{path}.{each}", namespace[each])
+
+    def _is_users(self, module: Any) -> bool:
+        if not is_a(module, types.ModuleType):
+            return False
+        namespace = namespace_of(module)
+        path = text(namespace.get("__file__"))
+        if not path:
+            return bool(namespace.get("__name__") == "__main__")  # of a notebook, or typed in
+        return not path.startswith(self._libraries)
+
+
+_BY_KIND: dict[int, Callable[[_Walk, str, Any], None]] = {
+    id(dict): _Walk._look_into_mapping,
+    id(list): _Walk._look_into_list,
+    id(tuple): _Walk._look_into_tuple,
+    id(set): _Walk._look_into_set,
+    id(frozenset): _Walk._look_into_set,
+    id(deque): _Walk._look_into_deque,
+    id(type): _Walk._look_into_classes,
+    id(types.FunctionType): _Walk._look_into_function,
+    id(types.BuiltinFunctionType): _Walk._look_into_builtin,
+}
+# Their attributes are read by a way of their own.
+_WHOLE = (_Walk._look_into_classes, _Walk._look_into_function)
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    """The names that a function uses and that are not its own, those of the functions inside it included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if type(constant) is types.CodeType:
+            yield from _names_in(constant)

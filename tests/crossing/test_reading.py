@@ -1,0 +1,49 @@
+"""What an object is and holds, without asking it."""
+
+import socket
+import threading
+from typing import Any, NoReturn
+
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+from antifreeze.engine.crossing.reading import attributes_of, is_a, package_of
+
+
+def test_a_proxy_is_itself() -> None:
+    class Proxy:
+        __class__ = property(lambda self: socket.socket)  # type: ignore[assignment]
+
+    assert isinstance(Proxy(), socket.socket)
+    assert not is_a(Proxy(), socket.socket)
+
+
+def test_attributes_are_read_from_slots_and_dict() -> None:
+    class Slotted:
+        __slots__ = ("empty", "slot")
+
+    class Both(Slotted):
+        @property
+        def asked(self) -> NoReturn:
+            pytest.fail("a property was called")
+
+    both = Both()
+    both.slot, both.more = 1, 2
+    assert attributes_of(both) == {"slot": 1, "more": 2}
+
+
+@pytest.mark.parametrize(
+    ("thing", "package"),
+    [
+        (torch, "torch"),
+        (torch.nn.functional, "torch"),
+        (torch.nn.Linear, "torch"),
+        (torch.ones(1), "torch"),
+        (default_collate, "torch"),
+        (threading.Lock(), "_thread"),
+        (type("Nameless", (), {"__module__": None}), ""),
+    ],
+)
+def test_everything_comes_from_a_package(thing: Any, package: str) -> None:
+    assert package_of(thing) == package
