@@ -10,6 +10,7 @@ import os
 import platform
 import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -130,9 +131,80 @@ def umask() -> int | None:
     return None
 
 
+def started_with(variable: str) -> str | None:
+    """The value that an environment variable had when this process was started, whatever it has been set to since."""
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry).get(os.fsencode(variable))
+    return None if found is None else os.fsdecode(found)
+
+
+def thread_names() -> list[str]:
+    """What the kernel calls the threads of this process, those of native libraries included."""
+    return [name for task in _listing("/proc/self/task") for name in _lines(f"/proc/self/task/{task}/comm")]
+
+
 def open_again(fd: int, flags: int) -> int:
     """The same open file once more, with an offset, flags and owner of its own."""
     return os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+
+
+def path_of(fd: int) -> str:
+    """The name of an open file, as the kernel knows it now."""
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def has_open(wanted: os.stat_result) -> bool:
+    """Whether this very file is open in this process."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own descriptor is gone
+            found = os.fstat(int(name))
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+    return False
+
+
+class MappedFile(NamedTuple):
+    """A stretch of this process's memory that is mapped from a file with a name."""
+
+    start: int
+    end: int
+    path: str
+    offset: int
+    """Where in the file it starts."""
+    device: int
+    inode: int
+    is_shared: bool
+    """Whether what is written there is written into the file."""
+
+
+def mapped_files() -> list[MappedFile]:
+    """All of this process, in the order of their addresses."""
+    found = []
+    for line in _lines("/proc/self/maps"):
+        place, rights, offset, device, inode, *name = line.split(maxsplit=5)
+        if name and name[0].startswith("/") and not name[0].endswith(" (deleted)"):
+            start, end = (int(number, 16) for number in place.split("-"))
+            major, minor = (int(number, 16) for number in device.split(":"))
+            number = os.makedev(major, minor)
+            found.append(MappedFile(start, end, name[0], int(offset, 16), number, int(inode), "s" in rights))
+    return found
+
+
+def own_bytes(start: int, end: int) -> int | None:
+    """How much of this memory, which is mapped from a file, the process has written and has for itself; None: unknown."""
+    found = None
+    is_there = False
+    for line in _lines("/proc/self/smaps"):
+        key, _, fact = line.partition(" ")
+        if not key.endswith(":"):
+            first, last = (int(number, 16) for number in key.split("-"))
+            is_there = first < end and start < last
+        elif is_there and key == "Anonymous:":
+            found = (found or 0) + (int(fact.split()[0]) << 10)
+    return found
 
 
 def give_own_offsets() -> None:
@@ -203,22 +275,28 @@ def process_facts(pid: int) -> ProcessFacts | None:
     )
 
 
-def group_facts(pid: int) -> GroupFacts | None:
-    """What the group that this process leads, and all children of its members, have used; None if there is none."""
+def facts_of_groups(pids: Iterable[int]) -> dict[int, GroupFacts]:
+    """What the groups that these processes lead, and all children of their members, have used; all in one look."""
     known = {number: seen for number in _numbers_in_proc() if (seen := _stat_of(number)) is not None}
-    members = {number for number, seen in known.items() if pid in (number, seen.group)}
-    while more := {number for number, seen in known.items() if seen.parent in members} - members:
-        members |= more
-    if not members:
-        return None
-    # With the children that have ended: their time must not seem to be taken back.
-    cpu_s = sum(known[number].cpu_s + known[number].reaped_cpu_s for number in members)
-    return GroupFacts(cpu_s, sum(map(_io_bytes, members)))
+    facts = {}
+    for pid in pids:
+        members = {number for number, seen in known.items() if pid in (number, seen.group)}
+        while more := {number for number, seen in known.items() if seen.parent in members} - members:
+            members |= more
+        if members:
+            # With the children that have ended: their time must not seem to be taken back.
+            cpu_s = sum(known[number].cpu_s + known[number].reaped_cpu_s for number in members)
+            facts[pid] = GroupFacts(cpu_s, sum(map(_io_bytes, members)))
+    return facts
 
 
 def _numbers_in_proc() -> list[int]:
+    return [int(name) for name in _listing("/proc") if name.isdigit()]
+
+
+def _listing(path: str) -> list[str]:
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return os.listdir(path)
     except OSError:
         return []
 

@@ -1,19 +1,20 @@
 """What an iterator needs of a place where workers live: the few things that a stem offers to the trainer.
 
-`StemHandle` is the trainer's end of a stem. It has no thread and never blocks but in `stop`, which has a deadline.
+`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop` and `await_word`, up to a deadline.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from antifreeze.engine.backends import process
+from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Fork, Kill, Leave, Message
@@ -46,6 +47,9 @@ class StemHandle:
         """The trainer's object behind a reference in a result."""
         self.is_gone = False
         """Whether its end has been noticed."""
+        self.because: str | None = None
+        """Why it is of another kind than torch's start method asks for."""
+        self._heard: list[tuple[Message, list[int]]] = []
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False
@@ -67,8 +71,22 @@ class StemHandle:
         with contextlib.suppress(ChannelClosed):
             self.control.flush()
 
+    def await_word(self, *, deadline: float) -> Message | None:
+        """The first thing that the stem says, which is still there to be received; None: it says nothing, or is gone."""
+        poll = select.poll()
+        poll.register(self.control.fileno(), select.POLLIN)
+        while not self._heard and time.monotonic() < deadline:
+            interruptions.let_through(lambda: poll.poll(process.SLICE_S * 1000))
+            ended = self.has_ended()  # before it is heard: its last word comes first
+            self._heard = list(self.receive())
+            if ended:
+                break
+        return self._heard[0][0] if self._heard else None
+
     def receive(self) -> Iterator[tuple[Message, list[int]]]:
         """What the stem has said since we last listened."""
+        heard, self._heard = self._heard, []
+        yield from heard
         with contextlib.suppress(ChannelClosed):  # its end is noticed by its pidfd
             while (received := self.control.receive()) is not None:
                 yield received

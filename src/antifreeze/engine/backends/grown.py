@@ -15,12 +15,14 @@ from antifreeze.engine.backends.stem import Stem, quieten
 from antifreeze.engine.crossing.results import find_inherited
 from antifreeze.engine.wire.channel import Channel, pair
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.threads import end_openmp_pools
 
 
 def grow(recipe: Recipe) -> StemHandle:
     """Fork a stem off this process, as it is now."""
     interruptions.let_through(util._flush_std_streams)  # type: ignore[attr-defined]  # which waits for whoever reads them
     with interruptions.held():
+        end_openmp_pools()
         return _fork_off(recipe)
 
 

@@ -1,0 +1,44 @@
+"""Which stem workers come from: forked from the trainer, or clean. Pure.
+
+torch's start method decides, with one exception: where torch would fork and something stands in the way that a fork breaks
+for certain, workers start clean. It makes no difference whether the program has asked for `fork` by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """Something within the dataset's reach that does not survive a fork."""
+
+    path: str
+    """Where it is, as `dataset.client.sock`."""
+    what: str
+    """To follow "is", as in "is an open socket"."""
+    why: str
+    """What a fork does to it."""
+
+    def __str__(self) -> str:
+        return f"{self.path} is {self.what}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """Forked from the trainer, as torch would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """From a fresh process."""
+
+    because: Hazard | None
+    """What stands in the way of a fork; None: torch would not fork either."""
+
+
+def choose(start_method: str, hazard: Hazard | None) -> Grown | Clean:
+    """The stem of a loader whose workers torch would start by this method."""
+    if start_method != "fork":
+        return Clean(None)
+    return Clean(hazard) if hazard is not None else Grown()

@@ -1,0 +1,87 @@
+"""Starts the stem that has been chosen; what deviates from torch's own way is said and written down."""
+
+from __future__ import annotations
+
+import time
+
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.backends.choice import Clean, Grown, Hazard, choose
+from antifreeze.engine.backends.grown import grow
+from antifreeze.engine.backends.hazards.search import find_hazard
+from antifreeze.engine.crossing.raised import load_error
+from antifreeze.engine.wire.messages import Unfit
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.errors import AntifreezeError, InternalError
+from antifreeze.observe.ledger import Kind, Ledger
+from antifreeze.observe.say import say_once
+
+STOP_DEADLINE_S = 1.0
+
+
+def start_stem(recipe: Recipe, start_method: str, ledger: Ledger) -> StemHandle:
+    """The stem of a loader whose workers torch would start by this method."""
+    hazard = find_hazard(_within_reach(recipe)) if start_method == "fork" else None
+    match choose(start_method, hazard):
+        case Grown():
+            return grow(recipe)
+        case Clean(because):
+            return _grow_clean(recipe) if because is None else _grow_around(because, recipe, ledger)
+
+
+def _within_reach(recipe: Recipe) -> dict[str, object]:
+    return {
+        "dataset": recipe.dataset,
+        "collate_fn": recipe.collate_fn,
+        "worker_init_fn": recipe.worker_init_fn,
+    }
+
+
+def _grow_clean(recipe: Recipe) -> StemHandle:
+    from antifreeze.engine.backends.clean import InheritanceOnly, grow_clean  # noqa: PLC0415 - most never need it
+
+    try:
+        return grow_clean(recipe)
+    except InheritanceOnly:
+        return grow(recipe)
+
+
+def _grow_around(hazard: Hazard, recipe: Recipe, ledger: Ledger) -> StemHandle:
+    """A clean stem if the dataset reaches it; else a fork all the same, for it may go well, and is watched."""
+    try:
+        stem = _grow_settled(recipe)
+    except Exception as error:  # whatever the user's classes do when they are pickled and rebuilt
+        if interruptions.is_of_a_handler(error):
+            raise
+        stem = grow(recipe)
+        what = f"{hazard}. Workers are forked all the same, for no fresh process can take over: {_first_line(error)}"
+        ledger.add(Kind.RISKY_FORK, what)
+        say_once(f"{what}. To be safe, make it in the worker, on first use (antifreeze.per_worker)")
+        return stem
+    stem.because = f"workers start in a fresh process instead of a fork: {hazard}"
+    ledger.add(Kind.CLEAN_START, stem.because)
+    say_once(stem.because)
+    return stem
+
+
+def _grow_settled(recipe: Recipe) -> StemHandle:
+    """A clean stem in which the dataset has been rebuilt; raises what stands in the way of that."""
+    from antifreeze.engine.backends.clean import START_DEADLINE_S, grow_clean  # noqa: PLC0415 - most never need it
+
+    stem = grow_clean(recipe)
+    try:
+        match stem.await_word(deadline=time.monotonic() + START_DEADLINE_S):
+            case Unfit(error):
+                raise load_error(error, stem.find)
+            case None:
+                raise InternalError("it ended, or did not answer")
+    except BaseException:
+        stem.stop(deadline=time.monotonic() + STOP_DEADLINE_S)
+        raise
+    return stem
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, AntifreezeError):
+        return error.what.partition("\n")[0]
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -1,0 +1,343 @@
+"""Where torch would fork: what a fork breaks is kept from it, and all that is done otherwise is said."""
+
+import contextlib
+import functools
+import http.client
+import http.server
+import multiprocessing
+import os
+import socket
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+from typing import Any
+
+import pytest
+
+from antifreeze import iterator as iterator_module
+from antifreeze.observe.accounts import account_of
+from antifreeze.observe.ledger import Kind
+from drop_in.harness import our_class, our_way
+from leftovers import base_process
+from processes.datasets import Numbers, as_is
+from user_scripts import Ended
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+Usage = Callable[[], list[dict[str, Any]]]
+PATIENCE_S = 10
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+class Doubled(Numbers):
+    """Asks a pool of the program's for its samples."""
+
+    def __init__(self, pool: Any) -> None:
+        super().__init__(16)
+        self.pool = pool
+
+    def __getitem__(self, index: int) -> int:
+        return next(iter(self.pool.map(double, [index])))
+
+
+@contextlib.contextmanager
+def used_threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2, initializer=double, initargs=(1,)) as pool:
+        pool.submit(double, 1).result(PATIENCE_S)
+        yield pool
+
+
+@contextlib.contextmanager
+def used_processes() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        pool.submit(double, 1).result(PATIENCE_S)
+        yield pool
+
+
+class Locked(Numbers):
+    def __init__(self, lock: Any) -> None:
+        super().__init__(16)
+        self.lock = lock
+
+    def __getitem__(self, index: int) -> int:
+        with self.lock:
+            return 2 * index
+
+
+@contextlib.contextmanager
+def held_lock() -> Iterator[Any]:
+    lock = threading.Lock()
+    with lock:
+        yield lock
+
+
+@pytest.mark.parametrize(
+    ("dataset", "make", "path"),
+    [
+        (Doubled, used_threads, "dataset.pool is a thread pool in use"),
+        (Doubled, used_processes, "dataset.pool is a process pool in use"),
+        (Doubled, lambda: ThreadPool(2), "dataset.pool is a running pool"),
+        (Locked, held_lock, "dataset.lock is a lock that is held now"),
+    ],
+)
+@pytest.mark.parametrize("context", [None, "fork"])
+def test_a_dataset_that_a_fork_would_freeze_starts_clean(
+    dataset: type[Any],
+    make: Callable[[], Any],
+    path: str,
+    context: str | None,
+    usage: Usage,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("antifreeze.observe.say._said", set())
+    with make() as held:
+        loader = our_class()(dataset(held), batch_size=4, num_workers=2, multiprocessing_context=context)
+        for _ in range(2):
+            assert [batch.tolist() for batch in loader] == [[2 * k for k in range(n, n + 4)] for n in range(0, 16, 4)]
+    assert [(record["stem"], path in record["reason"]) for record in usage()] == [("clean", True)] * 2
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("antifreeze:")]
+    assert len(said) == 1
+    assert said[0].startswith(f"antifreeze: workers start in a fresh process instead of a fork: {path}: ")
+    assert account_of(loader).ledger.counts == {Kind.CLEAN_START: 2}
+
+
+# --- connections
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = self.path[1:].encode() * 100
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The port of a server that answers with what it was asked for, a hundred times."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as running:
+        running.daemon_threads = True
+        thread = threading.Thread(target=running.serve_forever, args=(0.05,))
+        thread.start()
+        yield running.server_address[1]
+        running.shutdown()
+        thread.join(PATIENCE_S)
+
+
+class Fetched(Numbers):
+    def __init__(self, connection: Any) -> None:
+        super().__init__(60)
+        self.connection = connection
+
+    def __getitem__(self, index: int) -> bytes:
+        self.connection.request("GET", f"/{index % 10}")
+        return self.connection.getresponse().read()  # type: ignore[no-any-return]
+
+
+def test_workers_do_not_read_answers_to_each_others_questions(server: int) -> None:
+    dataset = Fetched(http.client.HTTPConnection("127.0.0.1", server, timeout=5))
+    assert dataset[3] == b"3" * 100  # so that it is connected
+    loader = our_class()(dataset, batch_size=2, num_workers=3, collate_fn=as_is)
+    samples = [sample for batch in loader for sample in batch]
+    assert samples == [str(k % 10).encode() * 100 for k in range(60)]
+    assert dataset[4] == b"4" * 100  # its own connection is as it was
+    dataset.connection.close()
+
+
+# --- what cannot cross
+
+
+class OverSocket(Numbers):
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(4)
+        self.sock = sock
+
+
+class Refusing(OverSocket):
+    """Can be sent, but not be rebuilt."""
+
+    def __reduce__(self) -> Any:
+        return refuse, (os.getpid(),)
+
+
+def refuse(pid: int) -> None:
+    raise RuntimeError("only at home")
+
+
+class Fatal(OverSocket):
+    """No process survives rebuilding it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (3,)
+
+
+class Shared(OverSocket):
+    """Holds what only a fork can carry."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.lock = multiprocessing.get_context("fork").Lock()
+
+    def __getstate__(self) -> Any:
+        return {"length": self.length, "lock": self.lock}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "why"),
+    [
+        (OverSocket, "dataset.sock"),
+        (Refusing, "Caught RuntimeError while the dataset was being rebuilt"),
+        (Fatal, "it ended"),
+        (Shared, "through inheritance"),
+    ],
+)
+def test_a_dataset_that_cannot_cross_is_forked_all_the_same_and_that_is_said(
+    dataset: type[Any], why: str, usage: Usage, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antifreeze.observe.say._said", set())
+    with socket.socket() as sock:
+        loader = our_class()(dataset(sock), num_workers=2, multiprocessing_context="fork")
+        assert [int(batch) for batch in loader] == [0, 1, 2, 3]
+    assert [record["stem"] for record in usage()] == ["grown"]
+    (record,) = account_of(loader).ledger
+    assert record.kind is Kind.RISKY_FORK
+    assert record.what.startswith("dataset.sock is an open socket: ")
+    assert why in record.what
+    said = capfd.readouterr().err
+    assert said.startswith(f"antifreeze: {record.what}")
+    assert said.endswith("make it in the worker, on first use (antifreeze.per_worker)\n")
+    assert said.count("antifreeze:") == 1
+
+
+def test_a_calm_dataset_is_forked_without_a_word(usage: Usage, capfd: pytest.CaptureFixture[str]) -> None:
+    before = base_process()
+    loader = our_class()(Numbers(4), num_workers=2, multiprocessing_context="fork")
+    assert [int(batch) for batch in loader] == [0, 1, 2, 3]
+    assert [(record["stem"], record["reason"]) for record in usage()] == [("grown", None)]
+    assert not account_of(loader).ledger
+    assert capfd.readouterr().err == ""
+    assert base_process() == before
+
+
+# --- what only a fork can carry
+
+
+class Inheriting(Numbers):
+    def __init__(self, held: Any) -> None:
+        super().__init__(4)
+        self.held = held
+
+
+CONTEXT = multiprocessing.get_context("fork")
+# Before any test: multiprocessing keeps the memory of its values for others to come.
+FIRST_OF_ALL = CONTEXT.Value("i", 0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        CONTEXT.RLock,
+        CONTEXT.Condition,
+        functools.partial(CONTEXT.Barrier, 2),
+        functools.partial(CONTEXT.Value, "i", 3),
+        functools.partial(CONTEXT.Array, "i", 3),
+        CONTEXT.JoinableQueue,
+        CONTEXT.SimpleQueue,
+        lambda: (number for number in range(3)),
+    ],
+    ids=["RLock", "Condition", "Barrier", "Value", "Array", "JoinableQueue", "SimpleQueue", "generator"],
+)
+def test_what_only_a_fork_can_carry_is_inherited_also_under_spawn(make: Callable[[], Any], usage: Usage) -> None:
+    held = make()
+    loader = our_class()(Inheriting(held), num_workers=2, multiprocessing_context="spawn")
+    assert [int(batch) for batch in loader] == [0, 1, 2, 3]
+    assert [record["stem"] for record in usage()] == ["grown"]
+    if hasattr(held, "close"):
+        held.close()
+
+
+class Counting(Numbers):
+    def __init__(self, count: Any) -> None:
+        super().__init__(40)
+        self.count = count
+
+    def __getitem__(self, index: int) -> int:
+        with self.count.get_lock():
+            self.count.value += 1
+        return index
+
+
+def test_a_value_that_is_inherited_is_shared_by_all_workers_and_the_trainer() -> None:
+    count = CONTEXT.Value("i", 0)
+    list(our_way("clean").make(Counting(count), num_workers=3))
+    assert count.value == 40
+
+
+# --- libraries
+
+POLARS = """
+    import polars
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    FRAME = polars.DataFrame({"key": [k % 8 for k in range(80_000)], "value": range(80_000)})
+
+
+    def totals(key):
+        return FRAME.lazy().filter(polars.col("key") == key).group_by("key").agg(polars.len()).collect().item(0, 1)
+
+
+    class Totals(Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, key):
+            return totals(key)
+
+
+    if __name__ == "__main__":
+        assert totals(0) == 10_000
+        assert [int(batch) for batch in DataLoader(Totals(), num_workers=2)] == [10_000] * 8
+        print("done")
+"""
+
+
+@pytest.mark.deadline(90)
+def test_polars_that_has_been_used_does_not_freeze_workers(run_script: Callable[..., Ended]) -> None:
+    ended = run_script(textwrap.dedent(POLARS), via="antifreeze", timeout=80)
+    assert ended.check().stdout == "done\n"
+    assert "is part of polars: its thread pool has been started" in ended.stderr
+    assert ended.seconds < 60
+
+
+# --- a fault of ours
+
+
+def test_a_fault_after_workers_were_asked_for_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = []
+
+    class Watched(iterator_module.Pool):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            pools.append(self)
+
+    def fail() -> None:
+        raise RuntimeError("no witness")
+
+    monkeypatch.setattr(iterator_module, "Pool", Watched)
+    monkeypatch.setattr(iterator_module, "Witness", fail)
+    with pytest.raises(RuntimeError, match="no witness"):
+        iter(our_class()(Numbers(4), num_workers=2, multiprocessing_context="fork"))
+    assert [pool.is_stopped for pool in pools] == [True]
