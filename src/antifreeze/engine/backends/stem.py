@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import time
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import NoReturn
@@ -22,9 +23,14 @@ from antifreeze.engine.backends import process
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave
-from antifreeze.engine.worker.birth import cap_threads, set_worker_signals, write_stacks
+from antifreeze.engine.worker import locks
+from antifreeze.engine.worker.birth import set_worker_signals, write_stacks
 from antifreeze.engine.worker.main import run_worker
-from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
+from antifreeze.engine.worker.threads import cap_threads
+
+# The exit code of a worker that could not open its recipe: no other of this stem will be able to.
+UNFIT = 0xAF
 
 
 @dataclass(slots=True)
@@ -32,12 +38,14 @@ class _Child:
     seat: SeatNo
     pid: int
     pidfd: int
+    board: Board | None
+    """Kept only if there are locks that it may hold when it dies."""
 
 
 class Stem:
     """Forks, reaps, and in the end takes everything with it."""
 
-    def __init__(self, control: Channel, recipe: Recipe, *, trainer: int, trainer_pid: int) -> None:
+    def __init__(self, control: Channel, recipe: Recipe | SealedRecipe, *, trainer: int, trainer_pid: int) -> None:
         self._control = control
         self._recipe = recipe
         self._trainer = trainer
@@ -49,7 +57,9 @@ class Stem:
 
     def run(self) -> None:
         """Serve until told to leave, or until there is nobody left to serve."""
-        cap_threads(self._recipe.worker_threads)
+        if isinstance(self._recipe, Recipe):
+            cap_threads(self._recipe.worker_threads)
+        self._locks = locks.watch()
         gc.freeze()  # collections in workers would touch, and so copy, every page of the dataset
         try:
             while self._serve():
@@ -64,7 +74,8 @@ class Stem:
             if fd == self._trainer:
                 return False
             if fd in self._children:
-                self._reap(self._children.pop(fd))
+                if self._reap(self._children.pop(fd)) == UNFIT:
+                    return False
             elif not self._obey():
                 return False
         return True
@@ -83,14 +94,17 @@ class Stem:
         return True
 
     def _fork(self, worker: WorkerNo, seat: SeatNo, channel: int, lifeline: int, board: int) -> None:
+        kept = Board.over(os.dup(board)) if self._locks else None
         pid = process.fork()
         if pid == 0:
+            if kept is not None:
+                locks.note_on(kept.locks)
             self._become_worker(worker, channel, lifeline, board)
         for fd in (channel, lifeline, board):
             os.close(fd)
         _lead_group(pid)
         pidfd = process.open_pidfd(pid)
-        self._children[pidfd] = _Child(seat, pid, pidfd)
+        self._children[pidfd] = _Child(seat, pid, pidfd, kept)
         self._poll.register(pidfd, select.POLLIN)
         self._control.send_all(Born(seat, pid), [pidfd])
 
@@ -101,7 +115,6 @@ class Stem:
             set_worker_signals()
             write_stacks(open_text(board), on_signal=process.STACK_SIGNAL)
             process.receive_signals()
-            self._control.close()
             os.close(self._trainer)
             for pidfd in self._children:
                 os.close(pidfd)
@@ -109,20 +122,33 @@ class Stem:
             os.close(lifeline)
             process.die_with(own_lifeline)
             machine.give_own_offsets()
-            body = _WorkerProcess(channel, board, self._recipe, worker, parent_pid=self._trainer_pid)
+            body = _WorkerProcess(channel, board, self._recipe, worker, self._control, parent_pid=self._trainer_pid)
             code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
         finally:
             os._exit(code)
 
-    def _reap(self, child: _Child) -> None:
+    def _reap(self, child: _Child) -> int | None:
         self._poll.unregister(child.pidfd)
         os.close(child.pidfd)
         process.kill_group(child.pid)  # what it started and did not end itself
-        self._control.send_all(Exited(child.seat, child.pid, process.reap(child.pid)))
+        exitcode = process.reap(child.pid)
+        self._control.send_all(Exited(child.seat, child.pid, exitcode, self._release_locks_of(child)))
+        return exitcode
+
+    def _release_locks_of(self, dead: _Child) -> int:
+        if dead.board is None:
+            return 0
+        others = (child.board.locks for child in self._children.values() if child.board and child is not dead)
+        return self._locks.release_for(dead.board.locks, others)
 
     def _end_all(self) -> None:
         for child in self._children.values():
             process.kill_group(child.pid)
+        if self._locks:
+            deadline = time.monotonic() + process.SLICE_S
+            alive = process.wait_ended(list(self._children), deadline=deadline)
+            for pidfd in self._children.keys() - alive:
+                self._release_locks_of(self._children.pop(pidfd))
 
 
 class _WorkerProcess(BaseProcess):
@@ -130,18 +156,32 @@ class _WorkerProcess(BaseProcess):
 
     _start_method = None  # the default stays the trainer's
 
-    def __init__(self, channel: int, board: int, recipe: Recipe, worker: WorkerNo, *, parent_pid: int) -> None:
+    def __init__(
+        self,
+        channel: int,
+        board: int,
+        recipe: Recipe | SealedRecipe,
+        worker: WorkerNo,
+        control: Channel,
+        *,
+        parent_pid: int,
+    ) -> None:
         super().__init__(name=f"antifreeze worker {worker}", daemon=False)
         self._parent_pid = parent_pid
         self._channel = channel
         self._board = Board.over(board)
         self._recipe = recipe
         self._worker = worker
+        self._control = control
 
     def run(self) -> None:
         """The worker's loop."""
+        with contextlib.closing(self._control) as control:  # the stem's, and of no use afterwards
+            recipe = self._recipe.unseal(control) if isinstance(self._recipe, SealedRecipe) else self._recipe
+        if recipe is None:
+            raise SystemExit(UNFIT)
         with contextlib.closing(Channel(socket.socket(fileno=self._channel), blocking=True)) as channel:
-            run_worker(channel, self._board, self._recipe, self._worker)
+            run_worker(channel, self._board, recipe, self._worker)
 
 
 def quieten() -> None:
