@@ -69,7 +69,8 @@ EXAMPLES = (
     Example("runtime_errors_2_pickling"),
     Example("runtime_errors_3_opencv"),
 )
-COLUMNS = tuple(Column(engine, method) for engine in ("torch", "antifreeze") for method in ("fork", "spawn"))
+START_METHODS = ("fork", "spawn", "forkserver")
+COLUMNS = tuple(Column(engine, method) for engine in ("torch", "antifreeze") for method in START_METHODS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def last_error_line(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(?:\w+\.)*[A-Z]\w*: \S", line)]
     line = (errors or lines or ["(nothing on stderr)"])[-1].strip()
-    return re.sub(r"0x[0-9a-f]+", "0x…", re.sub(r"\b(pids?|pid\(s\)) \d+", r"\1 …", line))
+    return re.sub(r"0x[0-9a-f]+", "0x…", re.sub(r"\b(pids?|pid\(s\)) \d+(?:, \d+)*", r"\1 …", line))
 
 
 def named_none_sample(stderr: str) -> int | None:

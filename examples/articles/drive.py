@@ -1,8 +1,8 @@
-"""Run the articles' six examples on torch and on antifreeze, with fork and with spawn, and print what became of each.
+"""Run the articles' six examples on torch and on antifreeze, with every start method, and print what became of each.
 
-    python examples/articles/drive.py                                   all 24 cells
-    python examples/articles/drive.py --only pickling --column spawn    those whose names contain a word
-    python examples/articles/drive.py --write                           all, and docs/articles.md from them
+    python examples/articles/drive.py                                   all 36 cells
+    python examples/articles/drive.py --only pickling --column spawn    those whose names have a word in them
+    python examples/articles/drive.py --write                           all and the experiments, and docs/articles.md
 
 Exit status 1 if a cell on antifreeze is not right: a sample missing or wrong, the error of freezing_2 without the
 sample's index and `None`, a loader that fell back to torch, a process or file left behind. What torch does is reported,
@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 from cells import COLUMNS, EXAMPLES, TIME_LIMIT_S, run_cell
+from experiments import EXPERIMENTS, run_experiment
 from page import markdown, terminal_line
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "articles.md"
@@ -29,7 +30,7 @@ def main() -> int:
         (example, column)
         for example in EXAMPLES
         for column in COLUMNS
-        if contains_any(example.name, options.only) and contains_any(column.title, options.column)
+        if contains_any(example.name, options.only) and has_all_words_of_any(column.title, options.column)
     ]
     if not chosen or (options.write and len(chosen) < len(EXAMPLES) * len(COLUMNS)):
         print("no such cell" if not chosen else "--write needs all cells", file=sys.stderr)
@@ -40,7 +41,7 @@ def main() -> int:
         print(terminal_line(cells[-1]), flush=True)
     if options.write:
         PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(markdown(cells))
+        PAGE.write_text(markdown(cells, {name: run_experiment(name) for name in EXPERIMENTS}))
         print(f"wrote {PAGE}")
     faulty = [cell for cell in cells if cell.column.engine == "antifreeze" and cell.faults]
     for cell in faulty:
@@ -51,7 +52,9 @@ def main() -> int:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="WORD", help="examples whose name contains WORD")
-    parser.add_argument("--column", action="append", metavar="WORD", help="columns whose title contains WORD")
+    parser.add_argument(
+        "--column", action="append", metavar="WORD", help="columns with this engine or start method, or both"
+    )
     parser.add_argument(
         "--timeout", type=float, default=TIME_LIMIT_S, metavar="S", help="seconds per cell (%(default)g)"
     )
@@ -61,6 +64,11 @@ def parse_options() -> argparse.Namespace:
 
 def contains_any(name: str, words: list[str] | None) -> bool:
     return not words or any(word in name for word in words)
+
+
+def has_all_words_of_any(title: str, wanted: list[str] | None) -> bool:
+    """`torch fork` is not `torch forkserver`."""
+    return not wanted or any(set(words.split()) <= set(title.split()) for words in wanted)
 
 
 if __name__ == "__main__":
