@@ -10,7 +10,7 @@ import io
 import random
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,37 @@ class Paths(Source):
     def __getitem__(self, index: int) -> int:
         # Depends on the path alone: Python's own `hash` differs from process to process.
         return int.from_bytes(self.paths[index].encode()[-11:-4], "big")
+
+
+class Texts(Source):
+    """Two million texts in a list, read all over the place, as a shuffled epoch does: a worker comes to every page."""
+
+    count = 2_000_000
+    step = 1_234_577  # has no divisor in common with the count, so that every text has its turn
+
+    def __init__(self) -> None:
+        self.texts: Sequence[str] = list(self.written())
+
+    def written(self) -> Iterator[str]:
+        return (
+            f"image_{number:012}.jpg: a caption of a hundred characters, number {number:041}"
+            for number in range(self.count)
+        )
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return zlib.crc32(self.texts[index * self.step % self.count].encode())
+
+
+class PackedTexts(Texts):
+    """The same texts, packed."""
+
+    def __init__(self) -> None:
+        from antifreeze import packed
+
+        self.texts = packed(self.written())
 
 
 class Annotations(Source):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engines import AGAIN, INLINE, OURS, TORCH
 from reading import Reading
-from workloads import EVEN, AsFast, AtLeast, AtMostLater, DatasetOnce, Goal, Workload
+from workloads import EVEN, AsFast, AtLeast, AtMost, AtMostLater, DatasetOnce, Goal, Workload
 
 # Two runs of the same engine may differ by this much before we distrust the harness or the machine: by so much in the
 # ratio, or, where it is about start-up, by so many seconds.
@@ -133,6 +133,8 @@ def quantity(figure: str, value: float) -> str:
     """A value in its unit."""
     if figure == "rate":
         return f"{value:,.1f}/s" if value < 1000 else f"{value:,.0f}/s"
+    if figure == "growth":
+        return f"{value:.2f} ×"
     return f"{value / 2**30:.2f} GiB" if figure == "memory" else f"{value:.3f} s"
 
 
@@ -175,6 +177,8 @@ def meets(
             limit = dataset_bytes + bare
             words = f"at most {dataset_bytes / 2**30:g} GiB and {bare / 2**30:.2f} GiB for bare workers"
             return words, seen[ours].median <= limit
+        case AtMost(limit):
+            return f"at most {quantity(figure, limit)}", seen[ours].median <= limit
 
 
 def self_test_verdict(figure: str, ratio: Interval, rounds: Sequence[Round]) -> Verdict:

@@ -1,4 +1,4 @@
-"""How much memory the processes of a loader take, beside that of the trainer.
+"""How much memory the processes of a loader take, beside that of the trainer or with it.
 
 PSS (proportional set size) counts every page that a process has mapped and shares it out among those that map it. It
 does not see shared memory that exists but that nobody has touched yet: 1 GiB in a file in memory would look like nothing.
@@ -9,7 +9,7 @@ hold, counted once and whole. PSS as such is given as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,20 @@ class Memory:
 def beside() -> Memory:
     """The memory of all processes below this one, and the shared memory that they and we hold."""
     others = sorted(below(os.getpid()))
-    rollups = [rollup for pid in others if (rollup := rollup_of(pid))]
+    return memory_of(others, with_shared_memory_of=(os.getpid(), *others))
+
+
+def everywhere() -> Memory:
+    """The memory of this process and of all below it."""
+    everybody = (os.getpid(), *sorted(below(os.getpid())))
+    return memory_of(everybody, with_shared_memory_of=everybody)
+
+
+def memory_of(processes: Iterable[int], *, with_shared_memory_of: Iterable[int]) -> Memory:
+    rollups = [rollup for pid in processes if (rollup := rollup_of(pid))]
     pss = sum(rollup["Pss"] for rollup in rollups)
     shared = {}
-    for pid in (os.getpid(), *others):
+    for pid in with_shared_memory_of:
         shared.update(shared_memory_of(pid))
     return Memory(len(rollups), pss, pss - sum(rollup["Pss_Shmem"] for rollup in rollups) + sum(shared.values()))
 

@@ -5,7 +5,9 @@ prefetch_factor); then the clock runs, for a given time, over whole turns of all
 the clock stops, so neither its start nor its end is in the figure. *First batch*: from making the loader to the first
 batch; the dataset exists and everything is imported. *Next epoch*: from asking for more after the last batch, which is
 when workers that are not kept end, to the first batch of the next epoch. *Cycle*: an epoch of one loader and an epoch of
-another. *Memory*: what `memory.py` says, after two windows of batches.
+another. *Memory*: what `memory.py` says, after two windows of batches. *Growth*: what it says of all processes two windows
+before the end of an epoch, divided by what it said two windows after its beginning. *Send* and *receive*: a dataset on its
+way to a clean stem and back to an object, in this process, in CPU time; torch's reading is of pickle itself.
 
 In all of them the consumer copies every tensor of every batch into memory that it has already, as a training step on
 another device would. (Copies into new memory would measure the kernel's page faults: three quarters of the time of
@@ -20,16 +22,18 @@ that was timed, which must be what the dataset and the collate function make of 
 from __future__ import annotations
 
 import importlib
+import pickle
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from engines import ENGINES, INLINE, Engine, Task
-from memory import Memory, beside
-from workloads import PREFETCH_FACTOR, Alternating, Footprint, Starts, Steady, workload_named
+from engines import ENGINES, INLINE, OURS, Engine, Task
+from memory import Memory, beside, everywhere
+from workloads import PREFETCH_FACTOR, Alternating, Crossing, Footprint, Growth, Starts, Steady, workload_named
 
 WARM_UP_WINDOWS = 4
 # An epoch of a *start*, in windows: long enough for all workers to be at work.
@@ -71,7 +75,8 @@ def read(setting: Setting) -> Reading:
     torch.set_num_threads(1)
     workload, engine = workload_named(setting.workload), ENGINES[setting.engine]
     importlib.import_module(engine.module)
-    dataset = getattr(datasets, workload.dataset)()
+    name = workload.our_dataset if workload.our_dataset and engine.name == OURS else workload.dataset
+    dataset = getattr(datasets, name)()
     task = Task(dataset, workload.batch_size, setting.workers, workload.start_method)
     torch.manual_seed(SEED)
     match workload.kind:
@@ -83,6 +88,10 @@ def read(setting: Setting) -> Reading:
             return read_cycles(engine, replace(task, keep_workers=keep_workers), setting.seconds or seconds)
         case Footprint():
             return read_footprint(engine, task)
+        case Growth():
+            return read_growth(engine, task)
+        case Crossing():
+            return read_crossing(engine, dataset)
 
 
 def read_rate(engine: Engine, task: Task, seconds: float) -> Reading:
@@ -160,6 +169,42 @@ def read_footprint(engine: Engine, task: Task) -> Reading:
         first,
         {"pss_bytes": found.pss_bytes, "bare_bytes": bare.whole_bytes, "processes": found.processes},
     )
+
+
+def read_growth(engine: Engine, task: Task) -> Reading:
+    consumer, window = Consumer(), window_of(task)
+    count = len(task.dataset) // task.batch_size
+    with epoch_of(engine.open(task)) as batches:
+        first = consumer.check(batches, window)
+        consumer.take(batches, window)
+        before = everywhere()
+        consumer.take(batches, count - 4 * window)  # until workers have nothing left to do they are all there
+        after = everywhere()
+    consumer.require_right(task, number=count - 2 * window - 1)
+    return Reading(
+        {"growth": after.whole_bytes / before.whole_bytes},
+        first,
+        {"before_bytes": before.whole_bytes, "after_bytes": after.whole_bytes, "processes": after.processes},
+    )
+
+
+def read_crossing(engine: Engine, dataset: Any) -> Reading:
+    send, receive = crossing_ways() if engine.name == OURS else (partial(pickle.dumps, protocol=5), pickle.loads)
+    start = time.process_time()
+    sent = send(dataset)
+    middle = time.process_time()
+    received = receive(sent)
+    end = time.process_time()
+    if received.annotations != dataset.annotations:
+        raise WrongBatch("what was received is not what was sent")
+    return Reading({"send": middle - start, "receive": end - middle}, 0, {})
+
+
+def crossing_ways() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    from antifreeze.engine.crossing import pickler
+
+    send = partial(pickler.send, main_names=frozenset())
+    return send, lambda crossing: pickler.receive(crossing.descriptors)[0]
 
 
 def read_start_and_memory(engine: Engine, task: Task) -> tuple[float, int, Memory]:

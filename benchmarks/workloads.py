@@ -8,6 +8,8 @@ A workload has a *kind*, which says what is timed (`reading.py` does it), and a 
     next_epoch_kept  the same with persistent_workers=True
     cycle            seconds for an epoch of a training loader and one of a validation loader
     memory           bytes of all processes but the trainer, while the loader runs
+    growth           bytes of all processes at the end of an epoch, as a multiple of those at its beginning
+    send, receive    seconds of CPU time from an object to what another process opens, and from that to the object
 
 To add a workload: a dataset in `datasets.py` and an entry in `WORKLOADS`.
 """
@@ -62,7 +64,14 @@ class DatasetOnce:
     dataset_bytes: int
 
 
-Goal = AtLeast | AsFast | AtMostLater | DatasetOnce
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Our median must be at most this, whatever torch's is."""
+
+    limit: float
+
+
+Goal = AtLeast | AsFast | AtMostLater | DatasetOnce | AtMost
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +102,25 @@ class Footprint:
     """The first batch, and the memory of all processes but the trainer."""
 
 
-Kind = Steady | Starts | Alternating | Footprint
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The memory of all processes, the trainer's too, at the beginning and at the end of one epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """No loader: the dataset's way to a clean stem, and in torch's place what pickle itself takes for it."""
+
+
+Kind = Steady | Starts | Alternating | Footprint | Growth | Crossing
 FIGURES: Mapping[type[Kind], tuple[str, ...]] = MappingProxyType(
     {
         Steady: ("rate",),
         Starts: ("first_batch", "next_epoch", "next_epoch_kept"),
         Alternating: ("cycle",),
         Footprint: ("first_batch", "memory"),
+        Growth: ("growth",),
+        Crossing: ("send", "receive"),
     }
 )
 
@@ -114,6 +135,8 @@ class Workload:
     kind: Kind
     goals: Mapping[str, Goal] = field(default_factory=dict)
     """By figure; a figure without one is only reported."""
+    our_dataset: str | None = None
+    """antifreeze reads this one, which has the same samples; None: the same dataset as all others."""
     start_method: str | None = "fork"
     """fork is torch's own default before Python 3.14."""
     workers: int | None = None
@@ -137,6 +160,7 @@ AS_WITH_FORK = NO_WORKERS | {
     "spdl": "left out to keep the run short; measured with fork",
     "grain": "always spawns: the figure with fork is the same",
 }
+OTHERS = ("inline", "torchdata", "spdl", "grain")
 GIB = 1 << 30
 
 WORKLOADS = (
@@ -240,6 +264,26 @@ WORKLOADS = (
         start_method="spawn",
         workers=4,
         left_out=AS_WITH_FORK | {"grain": "pickles the array for every worker; left out to keep the run short"},
+    ),
+    Workload(
+        "texts_2m",
+        "2 million texts in random order, fork, 4 workers; torch: a list, antifreeze: `packed`",
+        "Texts",
+        500,
+        Growth(),
+        {"growth": AtMost(1.05)},
+        our_dataset="PackedTexts",
+        workers=4,
+        left_out=dict.fromkeys(OTHERS, "left out to keep the run short") | NO_WORKERS,
+    ),
+    Workload(
+        "dicts_860k_crossing",
+        "860,000 annotation dicts to a clean stem; torch's column: pickle itself",
+        "Annotations",
+        64,
+        Crossing(),
+        {"send": AtLeast(0.8), "receive": AtLeast(0.8)},
+        left_out=dict.fromkeys(OTHERS, "there is no loader in it"),
     ),
 )
 

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import benchmark_page as page
 import report
+from datasets import PackedTexts, Texts
 from engines import AGAIN, ENGINES, INLINE, OURS, PEERS, TORCH
 from judge import interval, judge
 from measure import ReadingFailed, require_engine
@@ -87,6 +88,27 @@ def test_a_large_array_must_start_fast_and_be_in_memory_once() -> None:
     assert not passes("array_1gib_spawn", "first_batch", torch=4.9, ours=1.0)
     assert passes("array_1gib_spawn", "memory", torch=5.0 * GIB, ours=1.5 * GIB, bare_bytes=0.5 * GIB)
     assert not passes("array_1gib_spawn", "memory", torch=5.0 * GIB, ours=1.6 * GIB, bare_bytes=0.5 * GIB)
+
+
+def test_memory_must_not_grow_by_more_than_a_twentieth_whatever_torch_does() -> None:
+    assert passes("texts_2m", "growth", torch=3.0, ours=1.05)
+    assert not passes("texts_2m", "growth", torch=3.0, ours=1.06)
+
+
+@pytest.mark.parametrize("figure", ["send", "receive"])
+def test_dicts_must_cross_at_four_fifths_of_the_speed_of_pickle(figure: str) -> None:
+    assert passes("dicts_860k_crossing", figure, torch=0.8, ours=1.0)
+    assert not passes("dicts_860k_crossing", figure, torch=0.79, ours=1.0)
+
+
+def test_packed_texts_are_the_texts() -> None:
+    plain, packed = (kind.__new__(kind) for kind in (Texts, PackedTexts))
+    for dataset in (plain, packed):
+        dataset.count = 1000
+        dataset.__init__()  # type: ignore[misc]
+    assert isinstance(plain.texts, list) and not isinstance(packed.texts, list)
+    assert [plain[index] for index in range(1000)] == [packed[index] for index in range(1000)]
+    assert len({plain[index] for index in range(1000)}) == 1000  # every one has its turn
 
 
 def test_fewer_seconds_are_better_and_fewer_batches_are_worse() -> None:
