@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, Sampler, default_collate
+from torch.utils.data import Dataset, IterableDataset, Sampler, default_collate, get_worker_info
 
 from chaos.faults import Point
 from chaos.sabotage import Sabotage
@@ -65,6 +65,18 @@ class Augmented(Dataset[Any]):
         if self.shape == "ragged":
             sample["tail"] = torch.rand(1 + 40 * (index % 97))
         return sample
+
+
+class Flowing(IterableDataset[Any]):
+    """The same samples as a stream, shared out among the workers item by item."""
+
+    def __init__(self, samples: Augmented) -> None:
+        self.samples = samples
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        return (self.samples[index] for index in range(info.id, len(self.samples), info.num_workers))
 
 
 class Collated:

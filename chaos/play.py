@@ -26,7 +26,7 @@ from antifreeze.observe.accounts import account_of
 from chaos import judge
 from chaos.faults import Family, Point
 from chaos.judge import Evidence, Outcome, Struck
-from chaos.patient import Augmented, Collated, Order, Start, digest, seed_all
+from chaos.patient import Augmented, Collated, Flowing, Order, Start, digest, seed_all
 from chaos.sabotage import Sabotage
 from chaos.strikes import strike
 from chaos.trial import Trial
@@ -71,10 +71,20 @@ class Stage:
             self.calm.append([digest(batch) for batch in itertools.islice(loader, self.trial.most_batches(epoch))])
         in_workers = [fault for fault in self.trial.faults if fault.family is not Family.STRIKE]
         for fault in in_workers:
-            self.samples[fault.number] = order.drawn[fault.epoch][fault.batch][fault.position]
+            sample = (
+                self.trial.item(fault)
+                if self.trial.is_stream
+                else order.drawn[fault.epoch][fault.batch][fault.position]
+            )
+            if sample is not None:
+                self.samples[fault.number] = sample
         self.sabotage = Sabotage(
             str(self.folder),
-            {self.samples[fault.number]: fault for fault in in_workers if fault.point is not Point.STARTING},
+            {
+                self.samples[fault.number]: fault
+                for fault in in_workers
+                if fault.point is not Point.STARTING and fault.number in self.samples
+            },
             tuple(fault for fault in in_workers if fault.point is Point.STARTING),
         )
 
@@ -114,9 +124,14 @@ class Stage:
 
     def _arguments(self, order: Order, sabotage: Sabotage) -> dict[str, Any]:
         trial = self.trial
+        samples = Augmented(trial.length, shape=trial.shape, sabotage=sabotage)
+        from_where = (
+            {"dataset": Flowing(samples), "batch_size": trial.batch_size}
+            if trial.is_stream
+            else {"dataset": samples, "batch_sampler": order}
+        )
         return {
-            "dataset": Augmented(trial.length, shape=trial.shape, sabotage=sabotage),
-            "batch_sampler": order,
+            **from_where,
             "num_workers": trial.workers,
             "collate_fn": Collated(trial.shape, sabotage) if trial.own_collate else None,
             "prefetch_factor": trial.prefetch_factor,
@@ -207,8 +222,9 @@ def _where_everybody_is(stage: Stage, frame: FrameType | None) -> str:
     pool = stage.iterator._epoch._pool if stage.iterator is not None else None
     if pool is None:
         return "\n".join(lines)
-    lines.append(f"{pool!r} hedges={pool.hedges} dismissed={pool._dismissed} stems={pool._stems}")
-    lines.append(f"happened={pool._happened} awaited={pool._awaited} delivery={vars(stage.iterator._epoch._delivery)}")
+    lines.append(f"{pool!r} hedges={pool.hedges} dismissed={pool._dismissed} stems={pool._stems.all}")
+    lines.append(f"happened={pool._happened} awaited={pool._lines._awaited}")
+    lines.append(f"delivery={vars(stage.iterator._epoch._delivery)}")
     for worker in (*pool.workers, *pool.hedges.values()):
         if worker.pidfd is not None:
             process.ask_for_stack(worker.pidfd)

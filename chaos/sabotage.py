@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from antifreeze.engine.wire.channel import Channel
-from antifreeze.engine.worker.main import Workbench
+from antifreeze.engine.worker.bench import Workbench
 from chaos.faults import BY_NAME, FETCHING, IN_HOOK, Fault, Point
 
 _SEND, _RECEIVE, _REST = Channel.send_all.__code__, Channel.receive.__code__, Workbench.rest.__code__

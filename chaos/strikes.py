@@ -16,7 +16,7 @@ from chaos.judge import Struck
 def strike(fault: Fault, iterator: Any) -> Callable[[], Struck]:
     """Do it; what is returned tells, when the epoch is over, what it did."""
     pool = iterator._epoch._pool
-    stems, base, pids = len(pool._stems), clean.base_pid(), []
+    stems, base, pids = len(pool._stems.all), clean.base_pid(), []
     if fault.kind == "all workers killed":
         for worker in pool.workers:
             _ = worker.pid  # waits for its birth
@@ -29,7 +29,7 @@ def strike(fault: Fault, iterator: Any) -> Callable[[], Struck]:
     pids += _kill(pool.workers[fault.worker or 0])
     if fault.kind == "clean base killed":
         return lambda: Struck(tuple(pids), has_new_source=clean.base_pid() not in (None, base))
-    return lambda: Struck(tuple(pids), has_new_source=len(pool._stems) > stems)
+    return lambda: Struck(tuple(pids), has_new_source=len(pool._stems.all) > stems)
 
 
 def _kill(worker: Any) -> list[int]:

@@ -13,6 +13,7 @@ MOST_FAULTS = 6
 # Of a ticket that takes a few milliseconds, so that every part of it has its share.
 LONGEST_DELAY_S = 0.012
 LONGEST_PAUSE_S = 0.01
+SHARE_OF_STREAMS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Trial:
     batch_size: int
     batches: int
     prefetch_factor: int
+    is_stream: bool
+    """Whether the dataset is iterable: then nothing gets stuck, for streams are not hedged."""
     shape: str
     own_collate: bool
     """Whether batches are made by a function of the user's."""
@@ -41,6 +44,15 @@ class Trial:
     def length(self) -> int:
         """How many samples there are; the last batch is a short one."""
         return self.batches * self.batch_size - (self.batch_size > 1)
+
+    def item(self, fault: Fault) -> int | None:
+        """The item of a stream that a fault is set at; None: the stream ends before it.
+
+        Workers take turns: batch k is worker k mod n's, and has the items of that worker's share that come next.
+        """
+        round_, worker = divmod(fault.batch, self.workers)
+        item = worker + self.workers * (round_ * self.batch_size + fault.position)
+        return item if item < self.length else None
 
     def most_batches(self, epoch: int) -> int | None:
         """After how many batches the user breaks off this epoch; None: not at all."""
@@ -63,6 +75,9 @@ def draw(seed: int, number: int, *, kinds: Sequence[Kind] = KINDS) -> Trial:
     workers, prefetch = dice.randint(1, 4), dice.randint(1, 3)
     batches, epochs = dice.randint(30, 50), dice.randint(1, 2)
     batch_size = dice.randint(1, 5)
+    deadly = [kind for kind in kinds if kind.family in (Family.DEATH, Family.STRIKE)]
+    is_stream = bool(deadly) and dice.random() < SHARE_OF_STREAMS
+    kinds = deadly if is_stream else kinds
     chosen = [dice.choice(kinds) for _ in range(dice.randint(1, MOST_FAULTS))]
     faults = _place(dice, chosen, workers=workers, window=workers * prefetch, batches=batches, epochs=epochs)
     points = {fault.point for fault in faults}
@@ -77,6 +92,7 @@ def draw(seed: int, number: int, *, kinds: Sequence[Kind] = KINDS) -> Trial:
         batch_size=batch_size,
         batches=batches,
         prefetch_factor=prefetch,
+        is_stream=is_stream,
         shape=shape,
         own_collate=shape in ("ragged", "tagged") or Point.COLLATING in points or dice.random() < 0.3,
         pause_s=dice.choice([0.0, 0.0, dice.uniform(0, LONGEST_PAUSE_S)]),

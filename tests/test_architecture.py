@@ -20,19 +20,21 @@ LAYERS = """
 __main__ | bootstrap
 cli
 antifreeze
-loader | install
+loader | install | packing
 iterator
 engine.epoch
-engine.supervisor
+engine.outcomes | engine.supervisor
+engine.hedging
+engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording
+engine.witness | engine.wording | engine.pinning | engine.staleness
 engine.pool
 engine.backends
 engine.worker
 engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
-settings | machine | whenimported | engine.numbers
+settings | machine | whenimported | resources | engine.numbers
 errors
 """
 
@@ -57,6 +59,7 @@ PURE = Files(
         "observe/report.py",
         "engine/arena/slots.py",
         "engine/pool/lifecycle.py",
+        "engine/backends/choice.py",
     )
 )
 ALONE = Files(("demo/",))  # programs that run on torch as well
@@ -78,8 +81,11 @@ class Power:
 POWERS = (
     # The second home is not the engine's: the demo ends programs that it started itself.
     Power("killing", r"os\.kill(pg)?|.*\bpidfd_send_signal", Files(("engine/backends/process.py", "cli/bounded.py"))),
+    # The second home maps files of the user's again, and no memory of ours.
     Power(
-        "shared memory", r"mmap(\..*)?|.*\bmemfd_create|.*\bshared_memory(\..*)?", Files(("engine/arena/segment.py",))
+        "shared memory",
+        r"mmap(\..*)?|.*\bmemfd_create|.*\bshared_memory(\..*)?",
+        Files(("engine/arena/segment.py", "engine/crossing/kinds/mappings.py")),
     ),
     Power("/proc and /sys", r"(?!)", Files(("machine.py",)), texts=r"/(proc|sys)(/.*)?"),
     Power("seeds", r".*\bmanual_seed(_all)?|(.*\.)?random\.seed", Files(("engine/worker/birth.py", "demo/"))),

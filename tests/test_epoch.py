@@ -4,6 +4,8 @@
 objects that remember what was written into them, and its user checks everything that is still held after every step.
 """
 
+import contextlib
+import dataclasses
 import gc
 import signal
 from collections import Counter, deque
@@ -14,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -21,6 +24,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from antifreeze.engine import chronicle as chronicle_module
 from antifreeze.engine import epoch as epoch_module
+from antifreeze.engine import orders as orders_module
+from antifreeze.engine import outcomes as outcomes_module
 from antifreeze.engine.arena import arena as arena_module
 from antifreeze.engine.arena.arena import SPARE, Arena
 from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
@@ -28,14 +33,15 @@ from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.slots import State
 from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
+from antifreeze.engine.flow import history as history_module
 from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
-from antifreeze.engine.pool.pool import Gone, Heard, Lost, StemSaid
+from antifreeze.engine.pool.happenings import Gone, Heard, Lost, StemSaid
 from antifreeze.engine.supervise.cause import Cause, cause_of
 from antifreeze.engine.supervise.watchdog import Seen
-from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Unfit, Work
+from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Settled, Unfit, Work
 from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 from antifreeze.observe.accounts import Account
-from antifreeze.observe.ledger import Ledger
+from antifreeze.observe.ledger import Kind, Ledger
 from antifreeze.settings import Options
 
 
@@ -122,8 +128,8 @@ class FakeWitness:
         self.seen = Seen(cpu_s=0.0, io_bytes=0, is_traced=False, is_stopped=False, waits_in="socket")
         self.is_out_of_memory = False
 
-    def look_at(self, worker: Any) -> Seen:
-        return self.seen
+    def look_at(self, workers: Any) -> dict[SeatNo, Seen]:
+        return {worker.seat: self.seen for worker in workers}
 
     def texts_of(self, workers: Any) -> dict[SeatNo, str]:
         return {worker.seat: "" for worker in workers}
@@ -141,10 +147,11 @@ class FakeWorker:
         self.seat = SeatNo(seat)
         self.leases: dict[TicketNo, SlotNo | None] = {}
         self.is_dismissed = False
+        self.released_locks = 0
         self.inbox: deque[tuple[Work | Resume, list[Memory]]] = deque()
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
-        self.known_pid = 4711
+        self.known_pid: int | None = 4711
         self.stem = SimpleNamespace(find=None, kind="grown")
         self.board = FakeBoard()
         self.drawn = 0
@@ -184,6 +191,7 @@ class FakePool:
         self.is_stopped = False
         self.is_lost: dict[FakeWorker, bool] = {}
         self.dying: deque[FakeWorker] = deque()
+        self.given_up: list[Any] = []
         self._next_fd = count(100)
 
     def send(self, worker: FakeWorker, message: Work | Resume, descriptors: tuple[int, ...] = ()) -> None:
@@ -212,6 +220,12 @@ class FakePool:
         assert number not in self.hedges
         self.hedges[number] = FakeWorker(number, next(self.seats))
         return self.hedges[number]
+
+    def change_stem(self, stem: Any) -> None:
+        self.stem = stem
+
+    def give_up_stem(self, stem: Any) -> None:
+        self.given_up.append(stem)
 
     def promote_hedge(self, number: WorkerNo) -> FakeWorker:
         stuck, self.workers[number] = self.workers[number], self.hedges.pop(number)
@@ -338,9 +352,10 @@ class MadeUp:
         self._patches = [
             mock.patch.object(arena_module, "Segment", kind),
             mock.patch.object(arena_module, "read_batch", fake_read_batch),
-            mock.patch.object(epoch_module, "read_letter", lambda body, *_: Batch(body, None)),
+            mock.patch.object(outcomes_module, "read_letter", lambda body, *_: Batch(body, None)),
             mock.patch.object(epoch_module, "say_once"),
             mock.patch.object(epoch_module, "os", SimpleNamespace(close=pool.close_descriptor)),
+            mock.patch.object(chronicle_module, "say_once"),
             mock.patch.object(chronicle_module, "say_counted"),
             mock.patch.object(chronicle_module, "say_report"),
             mock.patch.object(chronicle_module, "write_stacks", return_value=None),
@@ -457,9 +472,9 @@ class Trainer(RuleBasedStateMachine):
         if slow:
             worker = data.draw(st.sampled_from(slow))
             supervisor.is_calm = False
-            supervisor._hedged.clear()  # else there would be two in all
-            if supervisor._can_be_hedged(worker):
-                supervisor._start_hedge(worker)
+            supervisor.hedging._hedged.clear()  # else there would be two in all
+            if supervisor.hedging.can_help(worker):
+                supervisor.hedging.start(worker)
                 self.epoch._note_unsent()
 
     @rule()
@@ -490,7 +505,7 @@ class Trainer(RuleBasedStateMachine):
         undelivered = [
             self.arena._segments[arrived.slot].memory  # type: ignore[attr-defined]
             for arrived in self.epoch._delivery._arrived.values()
-            if isinstance(arrived, epoch_module.Full)
+            if isinstance(arrived, outcomes_module.Full)
         ]
         assert memory not in undelivered
 
@@ -768,3 +783,110 @@ def test_the_window_shrinks_when_batches_are_too_large_for_the_budget(
         fill_all(pool, size=arena.budget_bytes // 2)
         assert epoch.next_batch().content == expected
         assert arena._books.total_bytes <= arena.budget_bytes
+
+
+def look(epoch: Epoch, *, seconds: int) -> None:
+    """The trainer waits, and nothing comes."""
+    for _ in range(seconds):
+        assert epoch._supervisor.look(passed_s=1.0) is None
+
+
+def get_stuck(worker: FakeWorker) -> None:
+    work, _ = worker.inbox[0]
+    assert isinstance(work, Work)
+    worker.board.pulse = Pulse(Step.FETCHING, work.ticket, 0)
+
+
+def test_a_hedge_that_is_never_born_is_given_up_with_its_stem_and_another_worker_is_hedged(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
+    epoch, pool, _ = made_up
+    epoch.begin(iter(range(9)).__next__)
+    for worker in pool.workers:
+        get_stuck(worker)
+    look(epoch, seconds=15)
+    (hedge,) = pool.hedges.values()
+    hedge.board.pulse, hedge.known_pid = Pulse(Step.STARTING, None, -1), None
+    look(epoch, seconds=50)
+    assert [*pool.hedges.values()] == [hedge], "a stem may take its time"
+    look(epoch, seconds=20)
+    assert pool.given_up == [hedge.stem]
+    assert hedge.is_dismissed
+    assert [*pool.hedges.values()] not in ([], [hedge])
+    counts = epoch._chronicle._ledger.counts
+    assert (counts[Kind.HEDGE_STARTED], counts[Kind.HEDGE_GIVEN_UP]) == (2, 1)
+
+
+def test_a_rescue_is_recorded_when_the_dataset_has_arrived_and_not_before(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
+    epoch, pool, _ = made_up
+    supervisor: Any = epoch._supervisor
+    clean = SimpleNamespace(find=None, kind="clean")
+    supervisor.hedging._rescue = lambda: clean
+    epoch.begin(iter(range(9)).__next__)
+    get_stuck(pool.workers[0])
+    supervisor._witness.seen = dataclasses.replace(supervisor._witness.seen, waits_in="lock")
+    look(epoch, seconds=15)
+    assert pool.stem is clean
+    ledger = epoch._chronicle._ledger
+    assert (ledger.counts[Kind.HEDGE_STARTED], ledger.counts[Kind.RESCUED]) == (1, 0)
+    epoch._react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]
+    assert ledger.counts[Kind.RESCUED] == 1
+
+
+@pytest.mark.parametrize("most", [100, 3], ids=["all is made again", "too much to be made again"])
+def test_a_worker_that_takes_over_without_a_snapshot_is_recorded_with_the_reason(
+    made_up: tuple[Epoch, FakePool, Arena], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(history_module, "MOST_INDICES", most)
+    monkeypatch.setattr(orders_module, "LOOK_EVERY", 1)
+    epoch, pool, _ = made_up
+    pool.draws = True
+    epoch.begin(iter(range(40)).__next__)
+    seen = []
+    for _ in range(20):
+        fill_all(pool)
+        seen.append(epoch.next_batch().content)
+    pool.lose(pool.workers[1])
+    while len(seen) < 40:
+        fill_all(pool)
+        with contextlib.suppress(WouldWait):
+            seen.append(epoch.next_batch().content)
+    assert [index for index, _ in seen] == list(range(40))
+    drawn = [drawn for index, drawn in seen if index % 2]
+    assert (drawn == list(range(20))) == (most == 100)
+    (record,) = (record for record in epoch._chronicle._ledger if record.kind is Kind.NO_SNAPSHOT)
+    assert ("are made again" if most == 100 else "begin anew") in record.what
+    assert "more than 63 KiB, or cannot be pickled" in record.what
+
+
+def test_what_is_in_quarantine_is_told_to_whoever_may_draw_another_sample(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
+    epoch, pool, _ = made_up
+    epoch._orders.quarantined |= {5, np.int64(7), "a key"}
+    epoch.begin(iter([[4, 5], [6]]).__next__)
+    (first, _), (second, _) = pool.workers[0].inbox[0], pool.workers[1].inbox[0]
+    assert (first.leave_out, sorted(first.quarantined)) == ((1,), [5, 7])
+    assert (second.leave_out, sorted(second.quarantined)) == ((), [5, 7])
+
+
+def test_a_worker_that_comes_back_while_it_is_looked_at_is_not_reported_once_more(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
+    epoch, pool, _ = made_up
+    witness: Any = epoch._supervisor._witness
+    witness.seen = dataclasses.replace(witness.seen, waits_in="disk")
+    epoch.begin(iter(range(9)).__next__)
+    for worker in pool.workers:
+        get_stuck(worker)
+    look(epoch, seconds=15)
+
+    def see_it_move(workers: Any) -> dict[SeatNo, Seen]:
+        pool.workers[0].board.pulse = Pulse(Step.IDLE, TicketNo(2), 0)
+        return {worker.seat: witness.seen for worker in workers}
+
+    witness.look_at = see_it_move
+    look(epoch, seconds=1)
+    assert epoch._chronicle._ledger.counts[Kind.STALL] == len(pool.workers)

@@ -25,6 +25,9 @@ PUBLIC = [
     "WorkerLost",
     "__version__",
     "install",
+    "packed",
+    "per_worker",
+    "register_kind",
     "uninstall",
 ]
 

@@ -70,6 +70,8 @@ def test_the_environment_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> N
         ("ANTIFREEZE_STALL_AFTER", "0.5h", {"stall_after_s": 1800.0}),
         ("ANTIFREEZE_SAMPLE_TIMEOUT", "5m", {"sample_timeout_s": 300.0}),
         ("ANTIFREEZE_HEDGE", "0", {"hedge": False}),
+        ("ANTIFREEZE_REPLAY", "0", {"replay": False}),
+        ("ANTIFREEZE_FIX", "rng,stale", {"fix": frozenset({"rng", "stale"})}),
         ("ANTIFREEZE_LEDGER", "a/ledger.jsonl", {"ledger_file": Path("a/ledger.jsonl")}),
         ("ANTIFREEZE_STATS", "1", {"stats": True}),
         ("ANTIFREEZE_STATS", "", {}),
@@ -100,6 +102,8 @@ def test_every_variable_is_read(variable: str, text: str, expected: dict[str, An
         ("ANTIFREEZE_STALL_AFTER", "nan"),
         ("ANTIFREEZE_STALL_AFTER", "soon"),
         ("ANTIFREEZE_HEDGE", "no"),
+        ("ANTIFREEZE_REPLAY", "no"),
+        ("ANTIFREEZE_FIX", "rng, stale"),
         ("ANTIFREEZE_LEDGER", "directory/"),
         ("ANTIFREEZE_STATS", "yes"),
     ],
@@ -132,10 +136,14 @@ def test_every_argument_is_an_option() -> None:
         stall_after=5,
         sample_timeout=60,
         hedge=False,
+        replay=False,
+        fix=("rng", "stale"),
         ledger_file="ledger.jsonl",
     )
     options = options_of(loader, {})
-    assert options == Options(Policy("skip", 2, 1.0, 7), 5.0, 60.0, False, Path("ledger.jsonl"))
+    assert options == Options(
+        Policy("skip", 2, 1.0, 7), 5.0, 60.0, False, False, frozenset({"rng", "stale"}), Path("ledger.jsonl")
+    )
     assert (options.one_blocked_s, options.all_blocked_s) == (60, 60)
 
 
@@ -187,6 +195,10 @@ def test_another_loaders_attributes_of_the_same_name_are_not_ours() -> None:
         {"stall_after": "10s"},
         {"sample_timeout": -5},
         {"hedge": 1},
+        {"replay": "no"},
+        {"fix": "everything"},
+        {"fix": ("rng", "magic")},
+        {"fix": 3},
         {"ledger_file": ""},
         {"ledger_file": 3},
     ],

@@ -18,6 +18,7 @@ The path of a batch, and where to read about each step:
 
     engine/epoch.py      the loop that names these steps; start reading here
     engine/supervisor.py what is done about workers that are lost or stuck; decided in engine/supervise/, pure
+    engine/hedging.py    a second worker for one that is stuck; engine/succession.py: how another takes over
     engine/witness.py    what can be learned about a worker from outside
     engine/chronicle.py  what happened to workers, as records, reports and errors
     engine/backends/     where workers come from and how they end
@@ -26,7 +27,9 @@ The path of a batch, and where to read about each step:
     observe/             the ledger, the statistics, what is printed, where files go
     iterator.py          the engine behind torch's iterator interface
     loader.py            DataLoader
-    settings.py          every option, checked
+    packing.py           packed: millions of objects that workers read without copying their memory
+    resources.py         per_worker: a resource that every process opens for itself
+    settings/            every option, checked
     install.py           the engine behind loaders that others build
     bootstrap/, cli/     `antifreeze run`
     errors.py            every exception
@@ -43,6 +46,7 @@ from antifreeze.install import install, uninstall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from antifreeze.engine.crossing.kinds.registry import register_kind
     from antifreeze.errors import (
         AntifreezeError,
         ArenaError,
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
         WorkerLost,
     )
     from antifreeze.loader import DataLoader
+    from antifreeze.packing import packed
+    from antifreeze.resources import per_worker
     from antifreeze.settings import Retry
 
 __version__ = "0.1.0"
@@ -77,6 +83,9 @@ __all__ = [
     "WorkerLost",
     "__version__",
     "install",
+    "packed",
+    "per_worker",
+    "register_kind",
     "uninstall",
 ]
 
@@ -86,7 +95,13 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    homes = {"DataLoader": "antifreeze.loader", "Retry": "antifreeze.settings"}
+    homes = {
+        "DataLoader": "antifreeze.loader",
+        "Retry": "antifreeze.settings",
+        "packed": "antifreeze.packing",
+        "per_worker": "antifreeze.resources",
+        "register_kind": "antifreeze.engine.crossing.kinds.registry",
+    }
     home = import_module(homes.get(name, "antifreeze.errors"))
     value = globals()[name] = getattr(home, name)
     return value

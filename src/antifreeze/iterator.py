@@ -15,22 +15,24 @@ from typing import Any
 
 import torch
 from torch.autograd import profiler
-from torch.utils.data import MapDataPipe, dataloader
+from torch.utils.data import IterDataPipe, MapDataPipe, dataloader
 
 from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
-from antifreeze.engine.backends.grown import grow
+from antifreeze.engine.backends.start import start_stem
 from antifreeze.engine.epoch import Epoch
+from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, Policy, mode, options_of
+from antifreeze.settings import Mode, Options, mode, options_of
 
 _Stock = dataloader._MultiProcessingDataLoaderIter
 _Base = dataloader._BaseDataLoaderIter
@@ -38,6 +40,8 @@ _Base = dataloader._BaseDataLoaderIter
 _clock = time.perf_counter
 
 TESTED_TORCH = ((2, 11), (2, 13))
+# By then each worker has made several batches, and what it has noticed says something.
+LOOK_AFTER = 6
 # Shared memory for batches: this share of what is available, divided among the ranks of this machine.
 BUDGET_SHARE = 4
 
@@ -63,7 +67,7 @@ class Iterator(_Stock):
                 draws.undo()
                 self._fall_back(loader, f"starting workers failed: {fault}")
                 return
-            usage.record(engine="antifreeze", stem=self._stem_kind, reason=None)
+            usage.record(engine="antifreeze", stem=self._stem.kind, reason=self._stem.because)
             self._reset(loader, first_iter=True)
         except BaseException:
             if not self._is_stock:
@@ -91,28 +95,65 @@ class Iterator(_Stock):
         self._prefetch_factor = loader.prefetch_factor
         self._in_order = loader.in_order
         self._worker_init_fn = loader.worker_init_fn
+        if isinstance(self._dataset, IterDataPipe | MapDataPipe):  # whose parts are shared out by torch itself
+            self._worker_init_fn = functools.partial(
+                dataloader._sharding_worker_init_fn, loader.worker_init_fn, self._world_size, self._rank
+            )
         window = loader.prefetch_factor * loader.num_workers
         arena = Arena(window=window, budget_bytes=_budget_bytes())
         options, account = options_of(loader), account_of(loader)
-        recipe, start_method = _recipe_of(loader, int(self._base_seed), options.policy), _start_method(loader)
+        recipe, start_method = self._recipe(loader, options), _start_method(loader)
         with interruptions.held():
-            pool = Pool(lambda: _grow(recipe, start_method), workers=loader.num_workers)
-            self._stem_kind = pool.stem.kind
+            grow = functools.partial(start_stem, recipe, start_method, account.ledger)
+            pool = Pool(grow, workers=loader.num_workers)
+            self._stem = pool.stem
             self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
+            self._traits = describe(self._dataset) if loader.persistent_workers else {}
+            self._look_at = LOOK_AFTER * loader.num_workers
             self._tally = account.tally
             self._tally.begin(_clock())
-            self._epoch = Epoch(
-                pool,
-                arena,
-                workers=loader.num_workers,
-                window=window,
-                account=account,
-                options=options,
-                witness=Witness(),
-                rescue=functools.partial(_rescue, recipe),
-                timeout_s=loader.timeout,
-            )
+            try:
+                self._epoch = Epoch(
+                    pool,
+                    arena,
+                    workers=loader.num_workers,
+                    window=window,
+                    account=account,
+                    options=options,
+                    witness=Witness(),
+                    rescue=functools.partial(_rescue, recipe),
+                    timeout_s=loader.timeout,
+                    in_order=loader.in_order,
+                    is_stream=recipe.is_stream,
+                    pinner=self._make_pinner(),
+                )
+            except BaseException:
+                pool.stop()  # which nobody else knows of
+                raise
             self._shutdown = False
+
+    def _make_pinner(self) -> Pinner | None:
+        if not self._pin_memory or self._pin_memory_device is None:
+            return None
+        pinner = Pinner(self._pin_memory_device)
+        self._pin_memory_thread = pinner.thread
+        return pinner
+
+    def _recipe(self, loader: Any, options: Options) -> Recipe:
+        return Recipe(
+            dataset=self._dataset,
+            collate_fn=loader.collate_fn,
+            auto_collation=loader._auto_collation,
+            worker_init_fn=self._worker_init_fn,
+            base_seed=int(self._base_seed),
+            num_workers=loader.num_workers,
+            worker_threads=getattr(loader, "worker_threads", 1),
+            policy=options.policy,
+            is_stream=self._dataset_kind == dataloader._DatasetKind.Iterable,
+            drop_last=loader.drop_last,
+            fixes=options.fix,
+            shared_seed=self._shared_seed,
+        )
 
     def _fall_back(self, loader: Any, reason: str) -> None:
         if mode() is Mode.REQUIRE:
@@ -132,13 +173,16 @@ class Iterator(_Stock):
 
     def __next__(self) -> Any:
         # torch's own __next__ is for its profiler, which costs as much as a small batch.
-        if self._epoch is None or profiler._is_profiler_enabled:
+        # It also warns of an iterable dataset that gives more than its length says.
+        if self._epoch is None or profiler._is_profiler_enabled or self._IterableDataset_len_called is not None:
             return super().__next__()
         asked = _clock()
         try:
             data = self._next_data()
             self._tally.note_batch(asked, _clock())
             self._num_yielded += 1
+            if self._num_yielded == self._look_at:
+                self._epoch.look_for_doubts()
             return data
         except BaseException as error:
             self._epoch.tear(error)  # unless it is meant
@@ -151,6 +195,7 @@ class Iterator(_Stock):
         try:
             return self._epoch.next_batch()
         except StopIteration:
+            self._epoch.look_for_doubts()
             if not self._persistent_workers:
                 self._shutdown_workers()
             raise
@@ -162,14 +207,25 @@ class Iterator(_Stock):
         if self._epoch is None:
             super()._reset(loader, first_iter)
             return
-        if self._epoch.has_failed:  # kept workers that were lost: the next epoch begins with new ones
+        # Kept workers that were lost, or do not know what the dataset has become: this epoch begins with new ones.
+        has_new_workers = self._epoch.has_failed or (not first_iter and self._is_stale(loader))
+        if has_new_workers:
             self._shutdown_workers()
             self._start(loader)
         _Base._reset(self, loader, first_iter)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
         next_index = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
         with interruptions.held():
-            self._epoch.begin(next_index)
+            self._epoch.begin(next_index, is_first=first_iter or has_new_workers, shared_seed=self._shared_seed)
+
+    def _is_stale(self, loader: Any) -> bool:
+        """Whether the dataset was changed since its workers were started, and the user wants that put right."""
+        assert self._epoch is not None
+        changed = difference(self._traits, describe(self._dataset))
+        if changed is None:
+            return False
+        self._epoch.note_stale(changed)
+        return "stale" in options_of(loader).fix
 
     def _shutdown_workers(self) -> None:
         if self._is_stock:
@@ -195,14 +251,6 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
         return f"torch {torch.__version__} is not among the versions tested"
     if iterator_type is not Iterator:
         return f"{iterator_type.__qualname__} brings an iterator of its own"
-    if loader._dataset_kind != dataloader._DatasetKind.Map:
-        return "iterable datasets are not supported yet"
-    if isinstance(loader.dataset, MapDataPipe):
-        return "data pipes are not supported yet"
-    if not loader.in_order:
-        return "in_order=False is not supported yet"
-    if loader.pin_memory and torch.accelerator.is_available():
-        return "pin_memory=True is not supported yet"
     context = loader.multiprocessing_context
     if context is not None and type(context) not in _STANDARD_CONTEXTS:
         return f"multiprocessing_context is a {type(context).__qualname__}"
@@ -222,35 +270,11 @@ def _start_method(loader: Any) -> str:
     return context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
-def _grow(recipe: Recipe, start_method: str) -> StemHandle:
-    if start_method == "fork":
-        return grow(recipe)
-    from antifreeze.engine.backends.clean import InheritanceOnly, grow_clean  # noqa: PLC0415 - most never need it
-
-    try:
-        return grow_clean(recipe)
-    except InheritanceOnly:
-        return grow(recipe)
-
-
 def _rescue(recipe: Recipe) -> StemHandle:
     """A stem without the locks and threads of this process."""
     from antifreeze.engine.backends.clean import grow_clean  # noqa: PLC0415 - most never need it
 
     return grow_clean(recipe)
-
-
-def _recipe_of(loader: Any, base_seed: int, policy: Policy) -> Recipe:
-    return Recipe(
-        dataset=loader.dataset,
-        collate_fn=loader.collate_fn,
-        auto_collation=loader._auto_collation,
-        worker_init_fn=loader.worker_init_fn,
-        base_seed=base_seed,
-        num_workers=loader.num_workers,
-        worker_threads=getattr(loader, "worker_threads", 1),
-        policy=policy,
-    )
 
 
 def _budget_bytes() -> int:

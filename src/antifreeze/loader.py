@@ -44,6 +44,14 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     `hedge`: whether a second worker tries what another one is stuck at. Default: True.
 
+    `replay`: whether an iterable dataset gives the same items when it is read again. Default: True; then another worker
+    reads on where one died. False, for streams that are consumed (queues, sockets): such a death is an error.
+
+    `fix`: what of torch's results, which are silently wrong, is to be put right. "rng": generators that the dataset holds
+    are copies of each other in all workers, and are given seeds of their own. "shard": every worker reads the whole of an
+    iterable dataset that does not ask `get_worker_info()`, and is given its share. "stale": kept workers do not see what
+    was changed in the dataset, and are started anew. Default: none; where one would help, that is said once.
+
     `ledger_file`: where all that deviates from a calm run is written, as JSON lines. Default: nowhere.
     """
 
@@ -53,6 +61,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     stall_after: float | None
     sample_timeout: float | None
     hedge: bool | None
+    replay: bool | None
+    fix: Iterable[str] | None
     ledger_file: str | os.PathLike[str] | None
     _antifreeze_has_options = True
 
@@ -82,6 +92,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         stall_after: float | None = None,
         sample_timeout: float | None = None,
         hedge: bool | None = None,
+        replay: bool | None = None,
+        fix: Iterable[str] | None = None,
         ledger_file: str | os.PathLike[str] | None = None,
         **future: Any,
     ) -> None:
@@ -97,6 +109,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.stall_after = stall_after
         self.sample_timeout = sample_timeout
         self.hedge = hedge
+        self.replay = replay
+        self.fix = fix
         self.ledger_file = ledger_file
         super().__init__(
             dataset,

@@ -80,7 +80,7 @@ def test_whenever_the_worker_is_killed_one_snapshot_is_whole(board: Board, after
     assert board.latest() == Snapshot(TicketNo(2), b"second")
 
 
-def test_times_and_the_slowest_share_no_byte_with_the_pulse_and_the_snapshots(board: Board) -> None:
+def test_times_the_slowest_and_locks_share_no_byte_with_the_pulse_and_the_snapshots(board: Board) -> None:
     board.pulse[:3] = memoryview(bytes([1] * 24)).cast("q")
     pulse = board.pulse.tolist()
     board.keep(TicketNo(1), b"first")
@@ -89,6 +89,9 @@ def test_times_and_the_slowest_share_no_byte_with_the_pulse_and_the_snapshots(bo
         board.times[word] = -1
     for row in range(board_module.SLOWEST):
         board.write_slow(row, Slow(row + 1, TicketNo(row), row, "x" * 100))
+    assert not any(board.locks)
+    for row in range(len(board.locks)):
+        board.locks[row] = -1
     assert board.pulse.tolist() == pulse
     assert board.latest() == Snapshot(TicketNo(2), b"second")
     board._words[board_module._PLACES[1] // 8] = 0

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from drop_in.datasets import Augmented, Records
-from drop_in.harness import Maker, assert_identical, observe, our_way
+from antifreeze.errors import CannotCross
+from drop_in.datasets import Augmented, Numbers, Records
+from drop_in.harness import SELFTEST, Maker, assert_identical, observe, our_way
 from user_scripts import Ended
 
 REFERENCE = f"""
@@ -47,3 +48,38 @@ def test_the_clean_stem_gives_what_torch_gives_with_spawn(run_script: Callable[.
     run_script(REFERENCE, str(target), timeout=50).check()
     expected = pickle.loads(target.read_bytes())
     assert_identical(expected, observe(our_way("clean"), two_epochs))
+
+
+class Stubborn:
+    def __reduce__(self) -> Any:
+        raise TypeError("I stay here")
+
+
+def setting_up(thing: Any) -> Any:
+    return lambda worker: thing
+
+
+@pytest.mark.skipif(bool(SELFTEST), reason="torch tells neither path nor place")
+def test_what_cannot_cross_raises_at_iter_with_its_path_its_place_and_the_code() -> None:
+    loader = our_way("clean").make(Numbers(4), worker_init_fn=setting_up([1, {"key": Stubborn()}]))
+    with pytest.raises(CannotCross, match="AF301 cannot-cross: TypeError: I stay here") as caught:
+        iter(loader)
+    assert caught.value.what == "worker_init_fn.<thing>[1]['key'] cannot be sent to a worker"
+    place = f"{Path(__file__).name}:{setting_up.__code__.co_firstlineno + 1}"
+    assert f"used by setting_up.<locals>.<lambda> at {place}" in str(caught.value.where)
+    assert caught.value.code == "AF301"
+
+
+class Starving:
+    def __reduce__(self) -> Any:
+        raise MemoryError
+
+
+@pytest.mark.skipif(bool(SELFTEST), reason="torch pickles in a process of its own making")
+@pytest.mark.parametrize("name", ["dataset", "worker_init_fn"])
+def test_a_lack_of_memory_is_not_taken_for_something_that_cannot_cross(name: str) -> None:
+    thing = [Starving()]
+    options = {"worker_init_fn": setting_up(thing)} if name == "worker_init_fn" else {}
+    loader = our_way("clean").make(thing if name == "dataset" else [1], **options)
+    with pytest.raises(MemoryError):
+        iter(loader)

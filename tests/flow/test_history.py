@@ -1,5 +1,8 @@
 """What a replacement would have to redo."""
 
+import pytest
+
+from antifreeze.engine.flow import history as history_module
 from antifreeze.engine.flow.history import History
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
@@ -25,3 +28,40 @@ def test_what_was_before_a_snapshot_is_forgotten_and_its_own_ticket_is_not() -> 
     assert [each.number for each in history.of(WorkerNo(0))] == [3, 4, 5]
     history.forget_before(WorkerNo(0), TicketNo(9))
     assert history.of(WorkerNo(0)) == ()
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> History:
+    """Of seven tickets where six, of one index each, are all that may be kept."""
+    monkeypatch.setattr(history_module, "MOST_INDICES", 6)
+    history = History()
+    for number in range(6):
+        history.note_sent(ticket(number, 0))
+        history.cut_if_too_long(WorkerNo(0), before=TicketNo(number))
+    assert history.is_whole(WorkerNo(0)) and len(history.of(WorkerNo(0))) == 6
+    history.note_sent(ticket(6, 0))
+    history.cut_if_too_long(WorkerNo(0), before=TicketNo(5))
+    return history
+
+
+def test_a_history_without_snapshots_is_bounded_and_knows_that_it_is_not_whole(long: History) -> None:
+    assert [each.number for each in long.of(WorkerNo(0))] == [5, 6]
+    assert not long.is_whole(WorkerNo(0))
+    assert long.is_whole(WorkerNo(1))
+
+
+def test_a_snapshot_from_after_the_cut_makes_a_history_whole_and_an_older_one_does_not(long: History) -> None:
+    long.forget_before(WorkerNo(0), TicketNo(4))
+    assert not long.is_whole(WorkerNo(0))
+    long.forget_before(WorkerNo(0), TicketNo(6))
+    assert long.is_whole(WorkerNo(0))
+    assert [each.number for each in long.of(WorkerNo(0))] == [6]
+
+
+def test_large_batches_are_kept_for_fewer_tickets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "MOST_INDICES", 6)
+    history = History()
+    for number in range(3):
+        history.note_sent(Ticket(TicketNo(number), number, WorkerNo(0), [1, 2, 3]))
+    history.cut_if_too_long(WorkerNo(0), before=TicketNo(2))
+    assert [each.number for each in history.of(WorkerNo(0))] == [2]

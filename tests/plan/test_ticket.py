@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.plan.ticket import Plan, Ticket
 
 
@@ -104,3 +105,71 @@ def test_an_error_of_the_sampler_passes_through_and_costs_no_ticket() -> None:
     ticket = plan.draw()
     assert ticket is not None
     assert (ticket.number, ticket.batch, ticket.worker, ticket.index) == (1, 1, 1, 11)
+
+
+# --- streams: the sampler only says how many, and workers end one by one
+
+
+def test_items_of_a_stream_are_counted_worker_by_worker() -> None:
+    plan = Plan(workers=2, is_stream=True)
+    plan.begin(next_of([[None] * 3] * 5))
+    assert [(ticket.worker, ticket.index) for ticket in draw_all(plan)] == [
+        (0, range(3)),
+        (1, range(3)),
+        (0, range(3, 6)),
+        (1, range(3, 6)),
+        (0, range(6, 9)),
+    ]
+    plan.begin(next_of([None] * 3))
+    assert [(ticket.worker, ticket.index) for ticket in draw_all(plan)] == [(0, 0), (1, 0), (0, 1)]
+
+
+def test_a_worker_whose_stream_has_ended_is_passed_over_until_the_next_epoch() -> None:
+    plan = Plan(workers=3, is_stream=True)
+    plan.begin(next_of([None] * 8))
+    first = [plan.draw() for _ in range(4)]
+    assert [ticket.worker for ticket in first if ticket] == [0, 1, 2, 0]
+    assert plan.end(WorkerNo(1))
+    assert not plan.end(WorkerNo(1))
+    assert [ticket.worker for ticket in draw_all(plan)] == [2, 0, 2, 0]
+    plan.begin(next_of([None] * 3))
+    assert [ticket.worker for ticket in draw_all(plan)] == [0, 1, 2]
+
+
+def test_when_all_streams_have_ended_there_are_no_more_tickets() -> None:
+    plan = Plan(workers=2, is_stream=True)
+    plan.begin(next_of([None] * 9))
+    plan.draw()
+    plan.end(WorkerNo(0))
+    plan.end(WorkerNo(1))
+    assert plan.draw() is None
+
+
+# --- out of order: whoever has room
+
+
+def workers_of(plan: Plan, count: int) -> list[int]:
+    """The workers that the next tickets go to."""
+    tickets = [plan.draw() for _ in range(count)]
+    return [ticket.worker for ticket in tickets if ticket is not None]
+
+
+def test_out_of_order_a_worker_with_its_share_under_way_is_passed_over() -> None:
+    plan = Plan(workers=2, share_out=4)
+    plan.begin(next_of(range(20)))
+    first = [ticket for _ in range(4) if (ticket := plan.draw())]
+    assert [ticket.worker for ticket in first] == [0, 1, 0, 1]
+    plan.done(first[1])
+    plan.done(first[1])  # said twice, because the sampler raised in between
+    assert workers_of(plan, 1) == [1]
+    plan.done(first[3])
+    assert workers_of(plan, 1) == [1]
+
+
+def test_out_of_order_the_share_of_a_worker_that_has_ended_goes_to_the_others() -> None:
+    plan = Plan(workers=2, share_out=4, is_stream=True)
+    plan.begin(next_of([None] * 20))
+    for _ in range(4):
+        plan.draw()
+    plan.end(WorkerNo(0))
+    assert workers_of(plan, 2) == [1, 1]

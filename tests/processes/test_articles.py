@@ -9,6 +9,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "articles"))
 
 from cells import COLUMNS, EXAMPLES, Cell, Column, Ending, Example, last_error_line, named_none_sample, run_cell
+from drive import has_all_words_of_any
+from page import CLAIMS, commands_of
 
 # The examples have four workers each, and a spawned torch imports for seconds when the machine is busy.
 slow_start = pytest.mark.deadline(90)
@@ -81,7 +83,9 @@ def test_an_error_counts_only_if_it_says_none_and_which_sample(message: str, nam
 
 
 def test_the_last_line_is_the_error_without_what_changes_from_run_to_run() -> None:
-    stderr = "RuntimeError: worker (pid(s) 4123) at 0x7f00 exited\n\nlib.py:431: UserWarning: four workers\n  warn()\n"
+    stderr = (
+        "RuntimeError: worker (pid(s) 4123, 4124) at 0x7f00 exited\n\nlib.py:431: UserWarning: four workers\n  warn()\n"
+    )
     assert last_error_line(stderr) == "RuntimeError: worker (pid(s) …) at 0x… exited"
 
 
@@ -90,6 +94,19 @@ def test_an_exit_of_zero_is_not_enough() -> None:
     assert not Cell(example, TORCH_FORK, ended()).delivered
     assert not Cell(example, TORCH_FORK, ended(stdout="samples right: 99 of 100\n")).delivered
     assert Cell(example, TORCH_FORK, ended(stdout="samples right: 100 of 100\n")).delivered
+
+
+def test_every_claim_has_a_verdict_and_a_command_that_shows_it() -> None:
+    for claims in CLAIMS.values():
+        for claim in claims:
+            assert claim.verdict and commands_of(claim), claim.words
+
+
+def test_a_command_of_the_page_asks_for_the_cells_it_is_about_and_no_others() -> None:
+    asked = [column.title for column in COLUMNS if has_all_words_of_any(column.title, ["torch fork"])]
+    assert asked == ["torch fork"]
+    spawned = [column.title for column in COLUMNS if has_all_words_of_any(column.title, ["spawn"])]
+    assert spawned == ["torch spawn", "antifreeze spawn"]
 
 
 def test_our_columns_are_right_only_on_our_engine() -> None:

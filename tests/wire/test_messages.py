@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.wire.messages import (
+    Begin,
     Born,
     Emptied,
+    Ended,
     Exited,
     Failed,
     Filled,
@@ -37,6 +39,11 @@ EXAMPLES: list[Message] = [
     Work(TicketNo(7), "a key", None, 0, ()),
     Leave(),
     Resume(b"generators"),
+    Begin(TicketNo(7), None),
+    Begin(TicketNo(7), 12345),
+    Work(TicketNo(7), range(3, 6), None, 0, ()),
+    Ended(TicketNo(7)),
+    Ended(TicketNo(7), (MISHAP,)),
     Work(TicketNo(7), [1], None, 0, (), is_replay=True),
     Work(TicketNo(7), [1, True, 2.5], None, 0, ()),
     Work(TicketNo(7), b"bytes are an index too", None, 0, ()),
@@ -47,6 +54,7 @@ EXAMPLES: list[Message] = [
     Failed(TicketNo(7), b"\x80\x05pickled", 3, (MISHAP,)),
     Emptied(TicketNo(7), (MISHAP,)),
     Work(TicketNo(7), [1, 2], None, 0, (), is_replay=True, leave_out=(1,)),
+    Work(TicketNo(7), [1, 2], None, 0, (), leave_out=(1,), quarantined=(2, 9)),
     Fork(WorkerNo(3), SeatNo(3)),
     Kill(4711),
     Born(SeatNo(3), 4711),

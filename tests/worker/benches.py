@@ -15,7 +15,7 @@ from antifreeze.engine.arena.views import read_letter
 from antifreeze.engine.crossing import results
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Work, decode, encode
-from antifreeze.engine.worker.main import Workbench
+from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.settings import Policy
 
@@ -34,7 +34,7 @@ class Bench:
         batched: bool = True,
         seed: int = 0,
     ) -> None:
-        recipe = Recipe(dataset, collate_fn, batched, None, seed, 1, 1, policy or Policy())
+        recipe = Recipe(dataset, collate_fn, batched, None, seed, 1, None, policy or Policy())
         self.board: Board = boards.create()
         self.bench = Workbench(recipe, WorkerNo(0), self.board)
         self._forms: dict[int, Form] = {}

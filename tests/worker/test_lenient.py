@@ -16,8 +16,8 @@ from torch.utils.data._utils import worker as torch_worker
 from antifreeze.engine.arena.board import Board, Step
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Work
+from antifreeze.engine.worker import bench as worker_bench
 from antifreeze.engine.worker import lenient
-from antifreeze.engine.worker import main as worker_main
 from antifreeze.settings import Policy
 from worker.benches import Bench, draw, kinds
 
@@ -94,7 +94,7 @@ def test_failures_that_pass_leave_no_trace_in_any_batch(
 ) -> None:
     expected = calm(make)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_main, "SNAPSHOT_S", snapshot_s)
+        patch.setattr(worker_bench, "SNAPSHOT_S", snapshot_s)
         assert epoch(make(Flaky(faults), RETRY)) == expected
 
 
@@ -111,7 +111,7 @@ def test_a_failure_that_comes_back_in_a_replay_is_retried_there_too(make: Callab
 
     dataset = Relapsing({1: 1, 7: 1})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_main, "SNAPSHOT_S", 3600.0)
+        patch.setattr(worker_bench, "SNAPSHOT_S", 3600.0)
         assert epoch(make(dataset, RETRY)) == expected
     assert dataset.fetched.count(1) > 2
 
@@ -171,7 +171,7 @@ def test_waits_double_and_the_pulse_says_that_nothing_is_fetched(
 def test_the_pulse_tells_the_truth_while_generators_are_brought_back(
     make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_main, "SNAPSHOT_S", 3600.0)
+    monkeypatch.setattr(worker_bench, "SNAPSHOT_S", 3600.0)
     seen: list[tuple[int, tuple[int, int, int]]] = []
     boards: list[Board] = []
 
@@ -366,12 +366,23 @@ def test_what_is_in_quarantine_is_replaced_by_something_that_is_not(make: Callab
     dataset = Three()
     bench = make(dataset, REPLACE, collate_fn=list)
     for _ in range(20):
-        assert [sample[0] for sample in bench.batch([0, 1], leave_out=(0, 1))] == [2, 2]
+        batch = bench.batch([0, 1], leave_out=(0, 1), quarantined=(0, 1))
+        assert [sample[0] for sample in batch] == [2, 2]
     assert set(dataset.fetched) == {2}
 
 
+def test_what_another_batch_has_put_into_quarantine_is_never_drawn(make: Callable[..., Bench]) -> None:
+    deadly = tuple(range(10, 90))
+    dataset = Flaky({3: 50})
+    bench = make(dataset, REPLACE, collate_fn=list)
+    for _ in range(50):
+        bench.do([3], quarantined=deadly)
+    assert len(set(dataset.fetched)) > 10
+    assert not set(dataset.fetched) & set(deadly)
+
+
 def test_a_replay_leaves_out_what_was_left_out(make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_main, "SNAPSHOT_S", 3600.0)
+    monkeypatch.setattr(worker_bench, "SNAPSHOT_S", 3600.0)
     dataset = Flaky({7: 1})
     bench = make(dataset, Policy("skip", 1), collate_fn=list)
     bench.do([3, 4], leave_out=(1,))

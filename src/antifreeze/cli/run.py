@@ -50,6 +50,8 @@ FLAGS = (
     ),
     Flag("--stall-after", "ANTIFREEZE_STALL_AFTER", "call a blocked sample stuck after this time: 10s or 2m", "TIME"),
     Flag("--no-hedge", "ANTIFREEZE_HEDGE", "no second worker for what another one is stuck at", means="0"),
+    Flag("--no-replay", "ANTIFREEZE_REPLAY", "iterable datasets give other items when they are read again", means="0"),
+    Flag("--fix", "ANTIFREEZE_FIX", "put right what torch gets silently wrong: any of rng,shard,stale", "WHAT"),
     Flag("--ledger", "ANTIFREEZE_LEDGER", "write all that deviates from a calm run to FILE, as JSON lines", "FILE"),
     Flag("--stats", "ANTIFREEZE_STATS", "print where the time went when the script ends"),
 )

@@ -11,7 +11,7 @@ from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Pulse
 from antifreeze.engine.numbers import SeatNo
 from antifreeze.engine.plan.ticket import Ticket
-from antifreeze.engine.pool.pool import Lost
+from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.supervise import stacks
 from antifreeze.engine.supervise.cause import Cause
@@ -89,13 +89,17 @@ class Chronicle:
         facts["exitcode"] = lost.exitcode
         facts["signal"] = wording.signal_name(lost.exitcode)
         facts["stack"] = worker.board.read_text() or None
-        self._ledger.add(Kind.WORKER_REPLACED, f"a worker {cause.what}; {place}; another does its work again", **facts)
+        freed = ""
+        if worker.released_locks:
+            freed = f"; {worker.released_locks} lock(s) that it held were released: what they guard may be half done"
+        what = f"a worker {cause.what}; {place}; another does its work again{freed}"
+        self._ledger.add(Kind.WORKER_REPLACED, what, **facts)
         line = report.death_line(
             worker=int(worker.number),
             pid=lost.pid,
             what=wording.what_happened(lost),
             where=place,
-            why=f"it {cause.what}",
+            why=f"it {cause.what}{freed}",
         )
         say_counted(f"{lost.exitcode} {cause.what}", line)
 
@@ -138,6 +142,23 @@ class Chronicle:
             stack_file=str(file) if file else None,
         )
         say_report(report.stall_report(stall))
+
+    def note_no_snapshot(self, worker: Worker, *, again: int | None) -> None:
+        """Another worker takes over without the random state of this one; None: too much has been done to redo it."""
+        why = "no snapshot of its generators could be kept: they take more than 63 KiB, or cannot be pickled"
+        what = f"all {again} batches that it had made are made again" if again else "its random draws begin anew"
+        self._ledger.add(Kind.NO_SNAPSHOT, f"{what}: {why}", **_facts(worker, None, None))
+        say_once(f"another process takes over from worker {worker.number}, and {what}: {why}")
+
+    def note_read_again(self, worker: Worker, *, again: int) -> None:
+        """Another worker takes over a stream, and reads what has been delivered once more."""
+        what = f"{again} batches that were delivered are read again from the stream, and thrown away"
+        self._ledger.add(Kind.STREAM_READ_AGAIN, what, **_facts(worker, None, None))
+
+    def note_doubt(self, what: str) -> None:
+        """A result is silently wrong, or looks like it."""
+        self._ledger.add(Kind.DOUBT, what)
+        say_once(what)
 
     def note_one_fewer(self, workers: int) -> None:
         """Fewer workers are at work at the same time from now on."""
@@ -195,7 +216,7 @@ class Chronicle:
         text = self._witness.texts_of([worker])[worker.seat]
         stack = _last_stack(text)
         frame = stacks.most_telling(stack) if stack else None
-        seen = self._witness.look_at(worker)
+        seen = self._witness.look_at([worker]).get(worker.seat) if worker.known_pid is not None else None
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = text or None
         self._ledger.add(Kind.ERROR_RAISED, what, **facts)

@@ -12,32 +12,35 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from antifreeze.engine import wording
 from antifreeze.engine.arena.arena import Arena
-from antifreeze.engine.arena.forms import Form
-from antifreeze.engine.arena.layout import Parcel
-from antifreeze.engine.arena.views import read_letter
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.chronicle import Chronicle, Failure
-from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.raised import load_error
+from antifreeze.engine.crossing.state import tell
 from antifreeze.engine.flow.delivery import Arrival, Delivery
 from antifreeze.engine.flow.dispatch import Dispatch
-from antifreeze.engine.flow.mishap import Losses
-from antifreeze.engine.numbers import SlotNo, TicketNo
+from antifreeze.engine.flow.history import Pass
+from antifreeze.engine.flow.losses import Losses
+from antifreeze.engine.hedging import Rescue
+from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.orders import Orders
+from antifreeze.engine.outcomes import Nothing, Outcome, Outcomes, Over, Pinning, Raised, Unsent
+from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
-from antifreeze.engine.pool.pool import Gone, Happening, Heard, Lost, Pool, StemSaid
+from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid
+from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.succession import Succession
+from antifreeze.engine.supervise.doubts import doubts_about
 from antifreeze.engine.supervise.recovery import Recovery
 from antifreeze.engine.supervise.watchdog import Watchdog
-from antifreeze.engine.supervisor import Rescue, Supervisor
+from antifreeze.engine.supervisor import Supervisor
 from antifreeze.engine.times import Times
-from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Mishap, Settled, Unfit
+from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Settled, Unfit
 from antifreeze.engine.witness import Witness
-from antifreeze.errors import InternalError, SampleFailed
+from antifreeze.errors import InternalError, named
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
@@ -48,47 +51,6 @@ SLICE_S = 1.0
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
 SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
-
-
-class Full(NamedTuple):
-    """A batch that waits in a slot, and all that it takes to open it, whatever becomes of its worker."""
-
-    slot: SlotNo
-    parcel: Parcel
-    form: Form | None
-    find: results.Find
-
-
-class Letter(NamedTuple):
-    """A batch so small that it came in the message."""
-
-    body: bytearray
-    parcel: Parcel
-    form: Form | None
-    find: results.Find
-
-
-class Raised(NamedTuple):
-    """There is no batch: the user's code raised."""
-
-    error: bytes
-    find: results.Find
-    position: int
-    """Of the sample that it was; -1: no sample of its own."""
-    pid: int | None
-
-
-class Unsent(NamedTuple):
-    """A ticket that could not be sent to its worker."""
-
-    error: Exception
-
-
-class Nothing(NamedTuple):
-    """There is no batch: all of its samples were left out, as the user wants it."""
-
-
-Outcome = Full | Letter | Raised | Unsent | Nothing
 
 
 class Epoch:
@@ -106,12 +68,21 @@ class Epoch:
         witness: Witness,
         rescue: Rescue | None = None,
         timeout_s: float = 0.0,
+        in_order: bool = True,
+        is_stream: bool = False,
+        pinner: Pinner | None = None,
     ) -> None:
         self._pool = pool
+        self._pinner = pinner
+        self._awaits_pinning = False
+        self._fixes = options.fix
+        self._doubts: set[str] = set()
         self._arena = arena
-        self._plan = Plan(workers=workers)
+        self._in_order = in_order
+        self._is_stream = is_stream
+        self._plan = Plan(workers=workers, share_out=None if in_order else window, is_stream=is_stream)
         self._dispatch = Dispatch(window=window)
-        self._delivery: Delivery[Outcome] = Delivery()
+        self._delivery: Delivery[Outcome] = Delivery(in_order=in_order)
         self._orders = Orders(pool, arena)
         self._orders.quarantined = account.quarantined
         watchdog = Watchdog(
@@ -120,26 +91,30 @@ class Epoch:
             all_blocked_s=options.all_blocked_s,
         )
         self._chronicle = Chronicle(account.ledger, watchdog, witness)
+        self._outcomes = Outcomes(pool, arena, self._chronicle)
+        succession = Succession(
+            self._orders, self._delivery, self._chronicle, is_stream=is_stream, replays=options.replay
+        )
         self._supervisor = Supervisor(
             pool,
             self._orders,
             self._delivery,
+            succession,
             recovery=Recovery(workers=workers),
             watchdog=watchdog,
             witness=witness,
             chronicle=self._chronicle,
             rescue=rescue,
-            hedges=options.hedge,
-            quarantines=options.policy.then != "raise",
+            # A stream cannot be read by two at once, and nothing can be left out of it before it has come.
+            hedges=options.hedge and not is_stream,
+            quarantines=options.policy.then != "raise" and not is_stream,
         )
         self._times = Times(account.tally)
         account.sources.add(self)
         self._is_strict = options.policy.is_strict
         self._losses = Losses(options.policy.max_lost)
-        self._lost: dict[TicketNo, list[Mishap]] = {}
-        """Samples that were left out or replaced, by tickets that have not been delivered yet."""
         self._window = self._smallest_window = window
-        self._can_wait_for_one = window <= MOST_UNHEARD * workers
+        self._can_wait_for_one = in_order and pinner is None and window <= MOST_UNHEARD * workers
         self._timeout_s = timeout_s
         """torch's own `timeout=`; 0: none."""
         self._waited_s = 0.0
@@ -154,13 +129,14 @@ class Epoch:
         """Whether this epoch, and any that would follow it, can give no more batches."""
         return self._failure is not None or self._tear is not None or self._pool.is_stopped
 
-    def begin(self, next_index: Callable[[], Any]) -> None:
+    def begin(self, next_index: Callable[[], Any], *, is_first: bool = True, shared_seed: int | None = None) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made."""
         for arrival in self._delivery.break_off():
             self._throw_away(arrival)
         self._losses.begin()
-        self._lost.clear()
         self._plan.begin(next_index)
+        if self._is_stream and not is_first:
+            self._orders.begin_pass(Pass(self._plan.next_number, shared_seed))
         for _ in range(self._window):
             self._plan_one()
         self._send_work()
@@ -175,6 +151,8 @@ class Epoch:
         if self._tear is not None:  # also if later batches are there: an earlier one may be lost
             raise self._tear()
         self._meant = 0
+        if self._pinner is not None:
+            self._take_in(self._pool.wait(None, deadline=0.0))  # whatever has come, to be pinned beside the user's step
         while True:
             while not self._delivery.has_next():
                 if self._failure is not None:
@@ -183,23 +161,46 @@ class Epoch:
                 if ticket is not None and self._pool.is_stopped:
                     raise RuntimeError(SHUT_DOWN)
                 if ticket is None:
-                    self._end_pass()
+                    if not self._is_strict and self._losses.judge(at_end=True):
+                        self._fail(self._losses.error)
                     raise StopIteration
                 self._hear_from(ticket)
+            if (not self._in_order or self._is_stream) and self._passes_over():
+                continue
+            if self._pinner is not None:
+                self._await_pinning(self._pinner)
             self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
             self._dispatch.done()
             if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
                 self._send_work()
-            batch, error = self._open(arrival)
+            batch, error = self._outcomes.open(arrival)
             self._send_work()
-            if not self._is_strict:
-                self._count_losses(arrival.ticket)
+            if not self._is_strict and self._losses.note_delivered(arrival.ticket):
+                self._fail(self._losses.error)
             if error is not None:
                 self._meant = id(error)
                 raise error
             if type(arrival.outcome) is not Nothing:
                 return batch
+
+    def _passes_over(self) -> bool:
+        """Whether what comes next is no batch but the end of a worker's stream; if it is one, its worker has room again."""
+        arrival = self._delivery.peek()
+        if isinstance(arrival.outcome, Over):
+            self._delivery.take()
+            self._dispatch.done()
+            self._send_work()
+            return True
+        self._plan.done(arrival.ticket)
+        return False
+
+    def _await_pinning(self, pinner: Pinner) -> None:
+        outcome = self._delivery.peek().outcome
+        if isinstance(outcome, Pinning):
+            self._awaits_pinning = True  # an interrupt in here loses nothing
+            pinner.wait_for(outcome.pinned)
+            self._awaits_pinning = False
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
@@ -207,8 +208,28 @@ class Epoch:
             self._failure = functools.partial(RuntimeError, SHUT_DOWN)
         self._delivery.break_off()
         self._pool.stop()
+        if self._pinner is not None:
+            self._pinner.close()
         self.read_times()
         self._arena.close()
+
+    def look_for_doubts(self) -> None:
+        """Whether what workers have noticed speaks against the results; each doubt is told once."""
+        noticed = [worker.board.read_notices() for worker in self._pool.workers]
+        for what in doubts_about(noticed, is_stream=self._is_stream, fixes=self._fixes):
+            if what not in self._doubts:
+                self._doubts.add(what)
+                self._chronicle.note_doubt(what)
+
+    def note_stale(self, path: str) -> None:
+        """Something in the dataset is not what it was when the workers were started."""
+        did = 'fix=("stale",) or --fix stale starts them anew'
+        if "stale" in self._fixes:
+            did = "they are started anew"
+        self._chronicle.note_doubt(
+            f"{named('AF503')}: {path} was changed, and kept workers (persistent_workers=True) have the dataset as it was "
+            f"when they were started: {did}"
+        )
 
     def read_times(self) -> None:
         """Add what workers have spent so far to the loader's tally."""
@@ -293,18 +314,20 @@ class Epoch:
             case Gone(worker):
                 self._times.read(worker)
                 self._orders.confirm_death(worker)
-            case StemSaid(_, Settled(differing)):
-                for difference in differing:
-                    say_once(f"{difference}; workers of a clean stem start from a fresh import (use fork to keep it)")
-            case StemSaid(stem, Unfit(error)) if stem is self._supervisor.rescuer:
-                self._supervisor.note_unfit(load_error(error, stem.find))
+            case StemSaid(stem, Settled(differing)):
+                self._supervisor.hedging.note_settled(stem)
+                if differing:
+                    say_once(tell(differing))
+            case StemSaid(stem, Unfit(error)) if stem is self._supervisor.hedging.rescuer:
+                self._supervisor.hedging.note_unfit(load_error(error, stem.find))
             case StemSaid(stem, Unfit(error)):
                 self._fail_if(functools.partial(load_error, error, stem.find))
 
     def tear(self, interruption: BaseException) -> None:
         """Something broke in (Ctrl-C, say) where a batch may have got lost: better an error than a gap or a wait for it."""
         is_meant = isinstance(interruption, StopIteration) or id(interruption) == self._meant
-        if self.has_failed or is_meant or self._pool.is_waiting or self._pool.is_abandoned:
+        is_safe = self._pool.is_waiting or self._awaits_pinning
+        if self.has_failed or is_meant or is_safe or self._pool.is_abandoned:
             return
         text = (
             f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on without a gap. "
@@ -319,7 +342,11 @@ class Epoch:
                 os.close(fd)
             return
         if isinstance(message, Filled):
-            outcome: Outcome = self._take_batch(message, heard)
+            outcome: Outcome = self._outcomes.of_batch(message, heard)
+            if self._pinner is not None and self._delivery.is_expected(message.ticket):
+                outcome = self._outcomes.pin(outcome, self._pinner)
+            if message.made_bytes:
+                self._fit_window(message.made_bytes)
         elif isinstance(message, Failed):
             self._orders.take_back(worker, message.ticket)
             outcome = Raised(message.error, worker.stem.find, message.position, worker.known_pid)
@@ -329,6 +356,9 @@ class Epoch:
                 Kind.BATCH_SKIPPED, "nothing is left of it", worker, self._delivery.ticket(message.ticket)
             )
             outcome = Nothing()
+        elif isinstance(message, Ended):
+            self._orders.take_back(worker, message.ticket)
+            outcome = Over()
         else:
             raise InternalError(f"worker {worker.number} said {message!r}")
         if message.mishaps:
@@ -337,52 +367,29 @@ class Epoch:
         if not self._supervisor.is_calm:
             self._supervisor.note_done(worker, message.ticket)
         self._arrive(message.ticket, outcome)
+        if isinstance(outcome, Over):
+            self._note_end(worker, message.ticket)
         if self._supervisor.most_busy is not None:
             self._send_work()  # a worker that has nothing to do makes room for another
+
+    def _note_end(self, worker: Worker, ticket: TicketNo) -> None:
+        """The stream of a worker has ended: another one gets the ticket that would have been its next."""
+        if self._delivery.is_expected(ticket) and self._plan.end(worker.number):
+            self._plan_one()
+            self._send_work()
 
     def _note_mishaps(self, worker: Worker, number: TicketNo, mishaps: Sequence[Mishap]) -> None:
         ticket = self._delivery.ticket(number)
         if ticket is None:
             raise InternalError(f"mishaps of ticket {number}, which is not under way")
         self._chronicle.note_mishaps(worker, ticket, mishaps)
-        self._lost[number] = [mishap for mishap in mishaps if mishap.is_loss]
-
-    def _count_losses(self, ticket: Ticket) -> None:
-        """Nobody shall train on a part of the data without noticing."""
-        samples = len(ticket.index) if isinstance(ticket.index, list | tuple) else 1
-        lost = self._lost.pop(ticket.number, [])
-        self._losses.note(delivered=samples - len(lost), lost=len(lost))
-        if lost and self._losses.judge():
-            last = f"{lost[-1].sample}: {lost[-1].exception}"
-            self._fail(functools.partial(self._losses.error, last=last))
-
-    def _end_pass(self) -> None:
-        if not self._is_strict and self._losses.judge(at_end=True):
-            self._fail(self._losses.error)
+        self._losses.note_lost(number, [f"{mishap.sample}: {mishap.exception}" for mishap in mishaps if mishap.is_loss])
 
     def _arrive(self, ticket: TicketNo, outcome: Outcome) -> None:
         stale = self._delivery.arrive(ticket, outcome)
         if stale is not None:
             self._throw_away(stale)
             self._send_work()
-
-    def _take_batch(self, message: Filled, heard: Heard) -> Full | Letter:
-        ticket, parcel, definition, body, made_bytes = message[:5]
-        worker = heard.worker
-        leased = worker.leases.pop(ticket)
-        form = self._arena.form_of(worker.seat, parcel.form, definition)
-        find = worker.stem.find
-        if body is not None:
-            self._arena.pass_over(leased, worker.seat)
-            return Letter(body, parcel, form, find)
-        if made_bytes:
-            slot = self._arena.adopt(heard.descriptors[0], made_bytes, worker.seat, instead_of=leased)
-            self._fit_window(made_bytes)
-            return Full(slot, parcel, form, find)
-        if leased is None:
-            raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
-        self._arena.fill(leased, worker.seat)
-        return Full(leased, parcel, form, find)
 
     def _fit_window(self, slot_bytes: int) -> None:
         self._dispatch.fit(self._arena.window)
@@ -397,34 +404,8 @@ class Epoch:
             say_once(what)
 
     def _throw_away(self, arrival: Arrival[Outcome]) -> None:
-        if isinstance(arrival.outcome, Full):
-            self._arena.discard(arrival.outcome.slot)
+        self._outcomes.discard(arrival.outcome)
         self._dispatch.done()
-
-    def _open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
-        """The batch, or the error to raise in its place."""
-        ticket, outcome = arrival
-        pid: int | None = None
-        position = -1
-        match outcome:
-            case Letter() | Full():
-                try:
-                    return (read_letter(*outcome) if isinstance(outcome, Letter) else self._arena.open(*outcome)), None
-                except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
-                    if interruptions.is_of_a_handler(why):
-                        raise
-                    error, pid = why, self._pool.workers[ticket.worker].known_pid
-            case Raised(raw, find, position, pid):
-                error = load_error(raw, find)
-            case Unsent(error):
-                pid = self._pool.workers[ticket.worker].known_pid
-            case Nothing():
-                return None, None
-        if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
-            error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error))
-        error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
-        self._chronicle.note_raised(error, ticket, position, pid)
-        return None, error
 
     def _fail_if(self, failure: Failure | None) -> None:
         """Work is lost with no way to get it done: nothing that would come after it is given out."""

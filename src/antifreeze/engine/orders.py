@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Hashable
+from numbers import Integral
+from typing import SupportsIndex, TypeGuard
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
-from antifreeze.engine.flow.history import History
+from antifreeze.engine.flow.history import History, Pass
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
-from antifreeze.engine.wire.messages import Resume, Work
+from antifreeze.engine.wire.messages import Begin, Resume, Work
 
 # Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
 LOOK_EVERY = 16
@@ -45,12 +48,21 @@ class Orders:
         """All that a worker of this number was given since its last snapshot, which had this state."""
         if state is not None:
             self._pool.send(worker, Resume(state))
-        for ticket in self.history.of(worker.number):
-            if ticket.number in undone:
-                self._send(worker, ticket)
-            else:
-                again = Work(ticket.number, ticket.index, None, 0, (), True, self._left_out_of(ticket))
+        is_whole = self.history.is_whole(worker.number)
+        for told in self.history.of(worker.number):
+            if isinstance(told, Pass):
+                self._pool.send(worker, Begin(*told))
+            elif told.number in undone:
+                self._send(worker, told)
+            elif is_whole:  # else it would lead nowhere
+                again = Work(told.number, told.index, None, 0, (), True, *self._quarantine_for(told))
                 self._pool.send(worker, again)
+
+    def begin_pass(self, begun: Pass) -> None:
+        """Every worker is to read its stream from the start, once it has done what it was given before."""
+        for worker in self._pool.workers:
+            self.history.note_begin(worker.number, begun)
+            self._pool.send(worker, Begin(*begun))
 
     def take_back(self, worker: Worker, ticket: TicketNo) -> None:
         """Nothing has been put into the slot of this ticket."""
@@ -75,8 +87,9 @@ class Orders:
     def _send(self, worker: Worker, ticket: Ticket) -> bool:
         lease = self._arena.lease(worker.seat)
         worker.leases[ticket.number] = lease.slot
-        left_out = self._left_out_of(ticket) if self.quarantined else ()
-        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget, False, left_out)
+        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
+        if self.quarantined:
+            work = Work(*work[:5], False, *self._quarantine_for(ticket))
         try:
             self._pool.send(worker, work, () if lease.descriptor is None else (lease.descriptor,))
         except Exception as error:  # an index that cannot be pickled, or no descriptor left
@@ -93,18 +106,21 @@ class Orders:
         """How many workers have something to do."""
         return sum(bool(worker.leases) for worker in self._pool.workers)
 
-    def _left_out_of(self, ticket: Ticket) -> tuple[int, ...]:
-        """The positions of samples that are in quarantine."""
+    def _quarantine_for(self, ticket: Ticket) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The positions of its samples that are in quarantine, and all that must not be drawn in their place."""
         if not self.quarantined:
-            return ()
+            return (), ()
         index = ticket.index if isinstance(ticket.index, list | tuple) else [ticket.index]
-        return tuple(position for position, i in enumerate(index) if is_hashable(i) and i in self.quarantined)
+        left_out = tuple(position for position, i in enumerate(index) if is_hashable(i) and i in self.quarantined)
+        return left_out, tuple(operator.index(i) for i in self.quarantined if _is_whole_number(i))
 
     def _forget_what_is_safe(self, worker: Worker) -> None:
         """What was done before the last snapshot will not have to be done again."""
         number = worker.board.latest_ticket()
         if number is not None:
             self.history.forget_before(worker.number, number)
+        else:
+            self.history.cut_if_too_long(worker.number, before=min(worker.leases))
 
 
 def is_hashable(index: object) -> bool:
@@ -114,3 +130,7 @@ def is_hashable(index: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _is_whole_number(index: Hashable) -> TypeGuard[SupportsIndex]:
+    return isinstance(index, Integral)

@@ -5,33 +5,24 @@ The decisions are `supervise`'s, the words are the chronicle's; here it is done.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from antifreeze.engine import wording
-from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
-from antifreeze.engine.backends import interruptions
-from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.arena.board import Pulse, Step, Timing
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
+from antifreeze.engine.hedging import Hedging, Rescue
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
 from antifreeze.engine.orders import Orders, is_hashable
 from antifreeze.engine.plan.ticket import Ticket
-from antifreeze.engine.pool.pool import Lost, Pool
+from antifreeze.engine.pool.happenings import Lost
+from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.succession import Succession
 from antifreeze.engine.supervise.recovery import Recovery, Verdict
 from antifreeze.engine.supervise.watchdog import State, Watchdog
 from antifreeze.engine.witness import Witness
-from antifreeze.errors import ArenaError, InternalError
-from antifreeze.observe.ledger import Kind
-from antifreeze.observe.say import say_once
-
-# Hedges of one ticket: where two of them got stuck as well, a third will not do better.
-MOST_HEDGES = 2
-
-Rescue = Callable[[], StemHandle]
-"""Makes a stem without the locks and threads of this process."""
 
 
 class Supervisor:
@@ -42,6 +33,7 @@ class Supervisor:
         pool: Pool,
         orders: Orders,
         delivery: Delivery[Any],
+        succession: Succession,
         *,
         recovery: Recovery,
         watchdog: Watchdog,
@@ -58,17 +50,21 @@ class Supervisor:
         self._watchdog = watchdog
         self._witness = witness
         self._chronicle = chronicle
-        self._rescue = rescue
-        self._hedges = hedges
         self._quarantines = quarantines
-        self._snapshots: dict[WorkerNo, Snapshot] = {}
-        """Of workers that are gone: what the next of their number began with."""
+        self._succession = succession
+        self.hedging = Hedging(
+            pool,
+            orders,
+            self._succession,
+            watchdog=watchdog,
+            witness=witness,
+            chronicle=chronicle,
+            rescue=rescue,
+            is_wanted=hedges,
+        )
         self._reported: dict[SeatNo, Pulse] = {}
-        self._hedged: Counter[TicketNo | None] = Counter()
         self.is_calm = True
         """Whether there is nobody to look after: then nobody has to tell what has been done."""
-        self.rescuer: StemHandle | None = None
-        """The clean stem that workers have been rescued to, if they have."""
         self.most_busy: int | None = None
         """How many workers may be at work at the same time; None: all of them."""
 
@@ -77,7 +73,7 @@ class Supervisor:
         self._recovery.note_done(ticket)
         self._watchdog.note_done(worker.seat)
         if self._pool.hedges:
-            self._settle_hedge(worker)
+            self.hedging.settle(worker)
         self.is_calm = self._recovery.is_calm and self._watchdog.is_calm and not self._pool.hedges
 
     def look(self, *, passed_s: float) -> Failure | None:
@@ -88,22 +84,24 @@ class Supervisor:
         others_got_on = any(
             timing.batches and not worker.leases for worker, timing in zip(self._pool.workers, timings, strict=True)
         )
-        for worker in (*self._pool.workers, *self._pool.hedges.values()):
-            self._look_at(worker, passed_s)
-            if others_got_on:
-                self._watchdog.note_others_got_on(worker.seat)
+        everybody = (*self._pool.workers, *self._pool.hedges.values())
+        pulses = {worker.seat: worker.board.read_pulse() for worker in everybody}  # once: they may move at any moment
+        self._look_at_all(everybody, pulses, passed_s, others_got_on=others_got_on)
+        for worker in everybody:
+            if worker.known_pid is None and self._watchdog.is_stillborn(worker.seat):
+                self.hedging.give_up_stem_of(worker)
         for hedge in list(self._pool.hedges.values()):
-            if self._is_stuck_elsewhere(hedge, timings):
-                # It got past where the first one is stuck: it is the one to keep, and to be helped in its turn.
-                self._chronicle.note(Kind.HEDGE_WON, "the second worker got further; the first is stopped", hedge)
-                self._dismiss(self._pool.promote_hedge(hedge.number))
+            if self._judge(hedge, timings) is State.STALLED:
+                self.hedging.keep_if_further(hedge)
         states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
-        unreported = [worker for worker, state in states.items() if state is not State.FINE and self._is_new(worker)]
+        unwell = [worker for worker, state in states.items() if state is not State.FINE]
+        unreported = [worker for worker in unwell if self._is_new(worker.seat, pulses[worker.seat])]
         for worker in stuck:
             if self._is_beyond_hope(worker):
                 return self._give_up(worker)
-        hedged = {worker: self._start_hedge(worker) for worker in stuck if self._can_be_hedged(worker)}
+        stuck.sort(key=self.hedging.hedges_of)  # first those that had none
+        hedged = {worker: self.hedging.start(worker) for worker in stuck if self.hedging.can_help(worker)}
         texts = self._witness.texts_of(unreported)
         for worker in unreported:
             did = hedged.get(worker, "nothing yet: it may still come back")
@@ -116,7 +114,7 @@ class Supervisor:
         """Have another worker do what this one has not done, from where its generators were."""
         self.is_calm = False
         worker, number = lost.worker, lost.worker.number
-        pulse, undone = worker.board.read_pulse(), self._undone(number)
+        pulse, undone = worker.board.read_pulse(), self._succession.undone(number)
         ticket = wording.ticket_at(pulse, undone)
         cause = self._witness.cause_of(lost)
         suspected = wording.suspected(pulse, undone)
@@ -129,6 +127,9 @@ class Supervisor:
             verdict is Verdict.POISON and not self._put_into_quarantine(pulse, ticket, f"the worker {cause.what}")
         ):
             return self._chronicle.loss(lost, pulse, ticket, why=self._why(verdict, number, pulse), cause=cause)
+        obstacle = self._succession.obstacle(worker)
+        if obstacle is not None:
+            return self._chronicle.loss(lost, pulse, ticket, why=obstacle, cause=cause)
         self._chronicle.note_end(lost, pulse, ticket, cause)
         if cause.is_oom:
             self._run_one_fewer()
@@ -137,7 +138,7 @@ class Supervisor:
         elif number in self._pool.hedges:
             self._pool.promote_hedge(number)
         else:
-            self._hand_over(worker, lambda: self._pool.replace(number), undone)
+            self._succession.hand_over(worker, lambda: self._pool.replace(number), undone)
             self._orders.confirm_death(worker)
         return None
 
@@ -153,42 +154,22 @@ class Supervisor:
             return f"{self._recovery.ends_at(number, pulse)} workers have ended there"
         return "workers end faster than anything gets done"
 
-    def _hand_over(self, worker: Worker, successor: Callable[[], Worker], undone: Sequence[Ticket]) -> None:
-        """Another worker takes over what this one was given, from where its generators were."""
-        number = worker.number
-        snapshot = self._snapshot_of(worker)
-        if snapshot is not None:
-            if _is_past(snapshot, worker, undone):  # that one would be waited for without end
-                raise InternalError(f"{worker!r} has begun a ticket after one that it has not done")
-            self._snapshots[number] = snapshot
-            self._orders.history.forget_before(number, snapshot.ticket)
-        self._orders.redo(
-            successor(), undone={ticket.number for ticket in undone}, state=snapshot.state if snapshot else None
-        )
-
-    def _snapshot_of(self, worker: Worker) -> Snapshot | None:
-        return worker.board.latest() or self._snapshots.get(worker.number)
-
-    def _has_just_answered(self, worker: Worker) -> bool:
-        """Whether it has got on since we last listened: then its answer is on its way, and nobody is to take over."""
-        snapshot = self._snapshot_of(worker)
-        return snapshot is not None and _is_past(snapshot, worker, self._undone(worker.number))
-
-    def _undone(self, number: WorkerNo) -> list[Ticket]:
-        return [ticket for ticket in self._delivery.outstanding() if ticket.worker == number]
-
-    def _ticket_of(self, worker: Worker) -> Ticket | None:
-        return wording.ticket_at(worker.board.read_pulse(), self._undone(worker.number))
-
     # --- workers that are stuck
 
-    def _look_at(self, worker: Worker, passed_s: float) -> None:
-        if not worker.leases or worker.known_pid is None:
-            self._watchdog.forget(worker.seat)
-        elif self._watchdog.look(worker.seat, worker.board.read_pulse(), passed_s=passed_s):
-            seen = self._witness.look_at(worker)
-            if seen is not None:
-                self._watchdog.look_closer(worker.seat, seen, passed_s=passed_s)
+    def _look_at_all(
+        self, workers: Sequence[Worker], pulses: Mapping[SeatNo, Pulse], passed_s: float, *, others_got_on: bool
+    ) -> None:
+        silent = []
+        for worker in workers:
+            is_watched = worker.known_pid is not None or self.hedging.is_to_be_born(worker)
+            if not worker.leases or not is_watched:
+                self._watchdog.forget(worker.seat)
+            elif self._watchdog.look(worker.seat, pulses[worker.seat], passed_s=passed_s):
+                silent.append(worker)
+            if others_got_on:
+                self._watchdog.note_others_got_on(worker.seat)
+        for seat, seen in (self._witness.look_at(silent) if silent else {}).items():
+            self._watchdog.look_closer(seat, seen, passed_s=passed_s)
 
     def _judge(self, worker: Worker, timings: Sequence[Timing]) -> State:
         return self._watchdog.judge(
@@ -197,91 +178,18 @@ class Supervisor:
             slowest_s=max(timing.longest_fetch_ns for timing in timings) / 1e9,
         )
 
-    def _is_stuck_elsewhere(self, hedge: Worker, timings: Sequence[Timing]) -> bool:
-        pulse = hedge.board.read_pulse()
-        return (
-            self._judge(hedge, timings) is State.STALLED
-            and pulse.step is not Step.STARTING
-            and _progress(pulse) > _progress(self._pool.workers[hedge.number].board.read_pulse())
-        )
-
-    def _is_new(self, worker: Worker) -> bool:
+    def _is_new(self, seat: SeatNo, pulse: Pulse) -> bool:
         """Whether this stall has not been reported yet; it is from now on."""
-        pulse = worker.board.read_pulse()
-        is_new = self._reported.get(worker.seat) != pulse
-        self._reported[worker.seat] = pulse
+        is_new = self._reported.get(seat) != pulse
+        self._reported[seat] = pulse
         return is_new
 
     def _report(self, worker: Worker, texts: Mapping[SeatNo, str], timings: Sequence[Timing], *, did: str) -> None:
         samples = sum(timing.samples for timing in timings)
         typical_s = sum(timing.fetch_ns for timing in timings) / samples / 1e9 if samples else None
-        self._chronicle.report_stall(worker, self._ticket_of(worker), texts=texts, typical_s=typical_s, did=did)
-
-    def _can_be_hedged(self, worker: Worker) -> bool:
-        pulse = worker.board.read_pulse()
-        return (
-            self._hedges
-            and not self._pool.hedges
-            and not self._has_just_answered(worker)
-            and pulse.step is not Step.STARTING  # it may be worker_init_fn, which is nobody's ticket
-            and self._watchdog.waits_in(worker.seat) != "disk"  # a file server that is away is away for all
-            and self._hedged[pulse.ticket] < MOST_HEDGES
-            and self._witness.has_memory_to_spare()
+        self._chronicle.report_stall(
+            worker, self._succession.ticket_of(worker), texts=texts, typical_s=typical_s, did=did
         )
-
-    def _start_hedge(self, worker: Worker) -> str:
-        number = worker.number
-        if self._watchdog.waits_in(worker.seat) == "lock" and worker.stem.kind == "grown":
-            self._move_to_clean_stem()  # which takes a while
-            if self._has_just_answered(worker):
-                return "nothing: it has just answered"
-        self._hedged[worker.board.read_pulse().ticket] += 1
-        did = "another worker does the same work; the first to answer is kept"
-        if self._pool.stem.kind != worker.stem.kind:
-            did = "another worker, started without the locks and threads of this program, does the same work"
-        try:
-            self._hand_over(worker, lambda: self._pool.hedge(number), self._undone(number))
-        except (ArenaError, OSError) as why:  # no descriptor, no memory: this one may still come back
-            if number in self._pool.hedges:
-                self._dismiss(self._pool.drop_hedge(number))
-            return f"nothing: another worker cannot be had ({_first_line(why)})"
-        self._chronicle.note(Kind.HEDGE_STARTED, did, worker, self._ticket_of(worker))
-        return did
-
-    def _move_to_clean_stem(self) -> None:
-        """A lock that was held when this program forked is held for ever in what was forked; not in a fresh process."""
-        if self._rescue is None or self._pool.stem.kind == "clean":
-            return
-        rescue, self._rescue = self._rescue, None
-        try:
-            stem = rescue()
-        except Exception as why:  # whatever the dataset does when it is pickled: then it stays with the fork
-            if interruptions.is_of_a_handler(why):
-                raise
-            say_once(f"a worker waits for a lock, and a fresh process cannot take over: {_first_line(why)}")
-            return
-        self.rescuer = stem
-        self._pool.change_stem(stem)
-        self._chronicle.note(Kind.RESCUED, "workers come from a clean stem from now on")
-
-    def note_unfit(self, why: Exception) -> None:
-        """The dataset cannot be rebuilt in a fresh process: workers come from the stem that there was, as before."""
-        text = _first_line(why)
-        self._chronicle.note(Kind.RESCUE_FAILED, f"the dataset could not be rebuilt in a fresh process ({text})")
-        say_once(f"a worker waits for a lock, and a fresh process cannot take over: {text}")
-
-    def _settle_hedge(self, worker: Worker) -> None:
-        number = worker.number
-        hedge = self._pool.hedges.get(number)
-        if hedge is None:
-            return
-        if worker is hedge:
-            loser = self._pool.promote_hedge(number)
-            self._chronicle.note(Kind.HEDGE_WON, "the second worker answered first; the other is stopped", worker)
-        else:
-            loser = self._pool.drop_hedge(number)
-            self._chronicle.note(Kind.HEDGE_LOST, "the first worker came back; the second is stopped", worker)
-        self._dismiss(loser)
 
     # --- what cannot be mended
 
@@ -291,23 +199,19 @@ class Supervisor:
 
     def _give_up(self, worker: Worker) -> Failure | None:
         """A sample hangs whoever is at it: it is left out, if that is what the user wants, or raised."""
-        if self._has_just_answered(worker):
+        if self._succession.has_just_answered(worker):
             return None
-        number, undone = worker.number, self._undone(worker.number)
+        number, undone = worker.number, self._succession.undone(worker.number)
         silent_s = max(self._watchdog.silent_s(worker.seat), self._watchdog.standstill_s)
         self._watchdog.note_done(worker.seat)
-        ticket = self._ticket_of(worker)
+        ticket = self._succession.ticket_of(worker)
         if not self._put_into_quarantine(worker.board.read_pulse(), ticket, f"no progress for {silent_s:.0f} s"):
             return self._chronicle.frozen(worker, ticket, silent_s=silent_s)
         if number in self._pool.hedges:
-            self._dismiss(self._pool.drop_hedge(number))
-        self._hand_over(worker, lambda: self._pool.hedge(number), undone)
-        self._dismiss(self._pool.promote_hedge(number))
+            self.hedging.dismiss(self._pool.drop_hedge(number))
+        self._succession.hand_over(worker, lambda: self._pool.hedge(number), undone)
+        self.hedging.dismiss(self._pool.promote_hedge(number))
         return None
-
-    def _dismiss(self, worker: Worker) -> None:
-        self._orders.lose(worker)
-        self._watchdog.forget(worker.seat)
 
     def _put_into_quarantine(self, pulse: Pulse, ticket: Ticket | None, why: str) -> bool:
         """Never fetch this sample again; False if that is not what the user wants, or nobody knows which it is."""
@@ -327,21 +231,8 @@ class Supervisor:
     def timed_out(self, timeout_s: float) -> Exception:
         """The error for a batch that has not come within torch's `timeout=`."""
         worker = self._awaited()
-        return self._chronicle.timed_out(worker, self._ticket_of(worker), timeout_s=timeout_s)
+        return self._chronicle.timed_out(worker, self._succession.ticket_of(worker), timeout_s=timeout_s)
 
     def _awaited(self) -> Worker:
         ticket = self._delivery.next_ticket()
         return self._pool.workers[ticket.worker if ticket else 0]
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def _progress(pulse: Pulse) -> tuple[int, int, int]:
-    return (-1 if pulse.ticket is None else pulse.ticket, pulse.step, pulse.position)
-
-
-def _is_past(snapshot: Snapshot, worker: Worker, undone: Sequence[Ticket]) -> bool:
-    """Whether a worker has done, at the time of this snapshot, what we have not heard of yet."""
-    return any(ticket.number < snapshot.ticket for ticket in undone if ticket.number in worker.leases)

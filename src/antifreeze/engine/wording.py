@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from antifreeze.engine.arena.board import Pulse, Step
 from antifreeze.engine.plan.ticket import Ticket
-from antifreeze.engine.pool.pool import Lost
+from antifreeze.engine.pool.happenings import Lost
 from antifreeze.errors import WorkerCrashed, WorkerKilled, WorkerLost
 
 _OWN_FAULT = {
@@ -72,7 +72,7 @@ def sample_at(pulse: Pulse, ticket: Ticket | None) -> str | None:
 
 def sample_of(ticket: Ticket, position: int) -> str | None:
     """The sample at this position of a batch; None: no single one."""
-    if isinstance(ticket.index, list | tuple):
+    if isinstance(ticket.index, list | tuple | range):
         return repr(ticket.index[position]) if 0 <= position < len(ticket.index) else None
     return repr(ticket.index)
 
@@ -89,7 +89,7 @@ def signal_name(exitcode: int | None) -> str | None:
 
 def whereabouts(ticket: Ticket, position: int) -> str:
     """A batch and, where it is known, the sample of it that is meant."""
-    if position >= 0 and isinstance(ticket.index, list | tuple) and position < len(ticket.index):
+    if position >= 0 and isinstance(ticket.index, list | tuple | range) and position < len(ticket.index):
         return f"batch {ticket.batch}, sample {ticket.index[position]!r}"
     return f"batch {ticket.batch}, {indices(ticket)}"
 
@@ -97,7 +97,7 @@ def whereabouts(ticket: Ticket, position: int) -> str:
 def indices(ticket: Ticket) -> str:
     """The samples of a batch, in words."""
     index = ticket.index
-    if not isinstance(index, list | tuple):
+    if not isinstance(index, list | tuple | range):
         return f"sample {index!r}"
     shown = ", ".join(map(repr, index[:8])) + (", …" if len(index) > 8 else "")
     return f"samples {shown}"

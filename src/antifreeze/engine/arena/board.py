@@ -1,16 +1,18 @@
-"""A worker's board: what it is doing now, how long it has taken, what its generators were like a moment ago, and its
-last words, in memory that survives it.
+"""A worker's board: what it is doing now, how long it has taken, which locks it holds, what its generators were like a
+moment ago, and its last words, in memory that survives it.
 
-The worker writes, the trainer reads, at any time. What it is doing (its *pulse*) is three words, written before every
-sample. The snapshots take turns in two places: while one is being written the other is whole, whenever the worker is
-killed. Text comes after everything else and makes the board longer: Python stacks, written by signal handlers, which can
-do no more than write into a descriptor.
+The worker writes, the trainer and the stem read, at any time. What it is doing (its *pulse*) is three words, written
+before every sample. The snapshots take turns in two places: while one is being written the other is whole, whenever the
+worker is killed. Text comes after everything else and makes the board longer: Python stacks, written by signal handlers,
+which can do no more than write into a descriptor.
 
 ::
 
-    bytes 0 .. 63     pulse
+    bytes 0 .. 31     pulse
+    .. 63             notices
     .. 127            times: sums, and the longest
     .. 927            the slowest samples
+    .. 1023           locks
     1 KiB ..          first snapshot
     64 KiB ..         second snapshot
     128 KiB ..        text
@@ -28,16 +30,19 @@ from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.numbers import TicketNo
 
 SIZE = 128 << 10
-_PULSE_WORDS = 8
+_PULSE_WORDS = 4
+_NOTICE_WORDS = 4
 _PLACES = (1 << 10, SIZE // 2)
 _HEAD_WORDS = 3
 _ROOM = SIZE // 2 - (1 << 10) - 8 * _HEAD_WORDS
 _TIME_WORDS = 8
-_SLOWEST = 8 * (_PULSE_WORDS + _TIME_WORDS)
+_TIMES = _PULSE_WORDS + _NOTICE_WORDS
+_SLOWEST = 8 * (_TIMES + _TIME_WORDS)
 _NAME_BYTES = 56
 _ROW_BYTES = 3 * 8 + _NAME_BYTES
 SLOWEST = 10
 """How many of the slowest samples are remembered."""
+_LOCKS = _SLOWEST + SLOWEST * _ROW_BYTES
 # Stacks of a hundred threads, the most that Python writes, take about a megabyte; a loop of crashes takes no more of us.
 MOST_TEXT = 1 << 20
 
@@ -87,6 +92,17 @@ class Timing(NamedTuple):
     """The slowest first."""
 
 
+class Noticed(NamedTuple):
+    """What a worker has noticed about the way its dataset is used."""
+
+    has_asked: bool
+    """Whether the dataset, or worker_init_fn, has asked which worker this is."""
+    first_item: int
+    """A checksum of the first item of its stream; 0: there is none."""
+    has_drawn: bool
+    """Whether a generator that the dataset holds was drawn from, beginning in a state that all workers have."""
+
+
 class Snapshot(NamedTuple):
     """The state of the generators before a ticket."""
 
@@ -103,8 +119,12 @@ class Board:
         self._turn = 0
         self.pulse = self._words[:_PULSE_WORDS]
         """[step, ticket + 1, position + 1], to be written in the worker's own loop: nanoseconds matter there."""
-        self.times = self._words[_PULSE_WORDS : _PULSE_WORDS + _TIME_WORDS]
+        self.notices = self._words[_PULSE_WORDS:_TIMES]
+        """The parts of a `Noticed`, in their order, to be written by `engine/worker/notices.py`."""
+        self.times = self._words[_TIMES : _TIMES + _TIME_WORDS]
         """The first seven parts of a `Timing`, in that order, to be written by the worker's stopwatch."""
+        self.locks = self._words[_LOCKS // 8 : _PLACES[0] // 8]
+        """Marks of the locks that the worker holds, to be written by whoever takes them (`engine/worker/locks.py`)."""
 
     @classmethod
     def over(cls, fd: int) -> Board:
@@ -117,6 +137,11 @@ class Board:
         """What the worker is doing."""
         step, ticket, position = self.pulse[:3].tolist()
         return Pulse(Step(step), TicketNo(ticket - 1) if ticket else None, position - 1)
+
+    def read_notices(self) -> Noticed:
+        """What the worker has noticed."""
+        asked, first_item, drawn = self.notices[:3].tolist()
+        return Noticed(bool(asked), first_item, bool(drawn))
 
     def keep(self, ticket: TicketNo, state: bytes) -> bool:
         """Keep the state of the generators before this ticket; False if it is too large to be kept."""

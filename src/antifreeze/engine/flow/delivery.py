@@ -1,4 +1,4 @@
-"""Outcomes arrive in any order and leave in plan order, each exactly once.
+"""Outcomes arrive in any order and leave in plan order, each exactly once; or, if the user wants that, as they come.
 
 An outcome of an epoch that was broken off is *stale*: it is handed back to the caller at once, who throws it away.
 """
@@ -24,7 +24,8 @@ class Arrival(NamedTuple, Generic[T]):
 class Delivery(Generic[T]):
     """Puts outcomes back into the order of their tickets."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_order: bool = True) -> None:
+        self._in_order = in_order
         self._expected: dict[TicketNo, Ticket] = {}
         self._stale: dict[TicketNo, Ticket] = {}
         self._arrived: dict[TicketNo, T] = {}
@@ -43,7 +44,16 @@ class Delivery(Generic[T]):
 
     def has_next(self) -> bool:
         """Whether the outcome that the user gets next is here."""
-        return bool(self._arrived) and next(iter(self._expected)) in self._arrived
+        return bool(self._arrived) and (not self._in_order or next(iter(self._expected)) in self._arrived)
+
+    def peek(self) -> Arrival[T]:
+        """What `take` would give; only after `has_next()`."""
+        number = self._next()
+        return Arrival(self._expected[number], self._arrived[number])
+
+    def is_expected(self, number: TicketNo) -> bool:
+        """Whether the user is still to get the outcome of this ticket."""
+        return number in self._expected
 
     def arrive(self, number: TicketNo, outcome: T) -> Arrival[T] | None:
         """Note an outcome; hand it back if nobody waits for it any more."""
@@ -57,10 +67,13 @@ class Delivery(Generic[T]):
         raise InternalError(f"an outcome for ticket {number}, which is not under way")
 
     def take(self) -> Arrival[T]:
-        """The next outcome in plan order; only after `has_next()`."""
-        number = next(iter(self._expected))
+        """The next outcome; only after `has_next()`."""
+        number = self._next()
         outcome = self._arrived.pop(number)
         return Arrival(self._expected.pop(number), outcome)
+
+    def _next(self) -> TicketNo:
+        return next(iter(self._expected if self._in_order else self._arrived))
 
     def outstanding(self) -> list[Ticket]:
         """Tickets whose outcome has not arrived yet, those of broken-off epochs first."""

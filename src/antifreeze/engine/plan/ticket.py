@@ -1,4 +1,7 @@
-"""Sampler → tickets: batch *k* of an epoch goes to worker *k mod n*, as torch does it.
+"""Sampler → tickets, each for the worker that torch would give it to.
+
+In order: one worker after the other, in turn. Out of order (torch's `in_order=False`): in turn as well, but a worker that
+has its share under way already is passed over. Workers whose part of an iterable dataset has ended get nothing more.
 
 The sampler is advanced only when the caller asks for one ticket, so that look-ahead is the caller's decision alone.
 """
@@ -19,32 +22,88 @@ class Ticket(NamedTuple):
     """Position in its epoch, from 0: what the user calls the batch number."""
     worker: WorkerNo
     index: Any
-    """What the sampler gave: a list of indices, or a single one when batching is off."""
+    """What the sampler gave: a list of indices, or a single one when batching is off. Of an iterable dataset: which items
+    of this worker's own stream, counted from 0 in each epoch, as a range or as a single number."""
 
 
 class Plan:
     """Makes the tickets of one epoch after the other."""
 
-    def __init__(self, *, workers: int) -> None:
+    def __init__(self, *, workers: int, share_out: int | None = None, is_stream: bool = False) -> None:
+        """`share_out`: so many tickets are shared out among the workers, out of order; None: in order, all in turn."""
         self._workers = workers
+        self._share_out = share_out
+        self._is_stream = is_stream
         self._next_number = 0
-        self._batch = 0
         self._next_index: Callable[[], Any] | None = None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._batch = 0
+        self._turn = 0
+        self._has_ended = [False] * self._workers
+        self._under_way = [0] * self._workers
+        self._last_done: TicketNo | None = None
+        self._asked = [0] * self._workers
+        """How many items of its stream each worker has been asked for."""
+
+    @property
+    def next_number(self) -> TicketNo:
+        """Of the ticket that will be drawn next."""
+        return TicketNo(self._next_number)
 
     def begin(self, next_index: Callable[[], Any]) -> None:
         """Start an epoch; `next_index` gives what the sampler gives and raises StopIteration at its end."""
         self._next_index = next_index
-        self._batch = 0
+        self._start_over()
 
     def draw(self) -> Ticket | None:
-        """Advance the sampler by one; None when it is exhausted. An error of the sampler passes through."""
+        """Advance the sampler by one; None when it is exhausted, or all workers' streams are. Its errors pass through."""
         if self._next_index is None:
             return None
         try:
             index = self._next_index()
         except StopIteration:
             return None
-        ticket = Ticket(TicketNo(self._next_number), self._batch, WorkerNo(self._batch % self._workers), index)
+        worker = self._next_worker()
+        if worker is None:
+            return None
+        if self._is_stream:
+            index = self._next_items(worker, index)
+        ticket = Ticket(TicketNo(self._next_number), self._batch, worker, index)
         self._next_number += 1
         self._batch += 1
+        self._under_way[worker] += 1
         return ticket
+
+    def done(self, ticket: Ticket) -> None:
+        """The batch of this ticket is about to be delivered; it may be said more than once."""
+        if ticket.number != self._last_done:
+            self._last_done = ticket.number
+            self._under_way[ticket.worker] -= 1
+
+    def end(self, worker: WorkerNo) -> bool:
+        """This worker's stream has ended; False if that was known."""
+        was_known = self._has_ended[worker]
+        self._has_ended[worker] = True
+        return not was_known
+
+    def _next_worker(self) -> WorkerNo | None:
+        for _ in range(self._workers):
+            worker = self._turn
+            self._turn = (worker + 1) % self._workers
+            if not self._has_ended[worker] and (self._share_out is None or self._has_room(worker)):
+                return WorkerNo(worker)
+        return None
+
+    def _has_room(self, worker: int) -> bool:
+        return self._under_way[worker] < self._share_out // self._has_ended.count(False)  # type: ignore[operator]
+
+    def _next_items(self, worker: WorkerNo, index: Any) -> range | int:
+        """torch's sampler for iterable datasets gives None, so many times: which items that means is for us to know."""
+        start = self._asked[worker]
+        if not isinstance(index, list | tuple):
+            self._asked[worker] += 1
+            return start
+        self._asked[worker] += len(index)
+        return range(start, self._asked[worker])

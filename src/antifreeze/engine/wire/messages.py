@@ -60,12 +60,23 @@ class Work(NamedTuple):
     """Make it and throw it away: it has been delivered, but generators have to move on as they did then."""
     leave_out: tuple[int, ...] = ()
     """Positions of samples in quarantine: treated as if they had failed, without being fetched."""
+    quarantined: tuple[int, ...] = ()
+    """All indices in quarantine, as far as they are numbers: not to be drawn in the place of another."""
 
 
 class Resume(NamedTuple):
     """To a worker that takes over from another: its generators as they were."""
 
     state: bytes
+
+
+class Begin(NamedTuple):
+    """To a worker that is kept, of an iterable dataset: the next pass over its stream begins."""
+
+    first: TicketNo
+    """The tickets of this pass have this number or a higher one."""
+    shared_seed: int | None
+    """Of a data pipe, for all its workers; None: it is none."""
 
 
 class Leave(NamedTuple):
@@ -106,6 +117,13 @@ class Emptied(NamedTuple):
     mishaps: tuple[Mishap, ...]
 
 
+class Ended(NamedTuple):
+    """From a worker: its part of the iterable dataset has ended, and there is no batch for this ticket."""
+
+    ticket: TicketNo
+    mishaps: tuple[Mishap, ...] = ()
+
+
 class Fork(NamedTuple):
     """To a stem: bring up this worker; its channel, its lifeline and its board come with the message."""
 
@@ -132,6 +150,8 @@ class Exited(NamedTuple):
     seat: SeatNo
     pid: int
     exitcode: int | None
+    released_locks: int = 0
+    """How many locks of multiprocessing it had taken with it, and the stem has released."""
 
 
 class Grow(NamedTuple):
@@ -157,16 +177,33 @@ class Unfit(NamedTuple):
 
 
 Message = (
-    Work | Resume | Leave | Filled | Failed | Emptied | Fork | Kill | Born | Exited | Grow | Grown | Settled | Unfit
+    Work
+    | Resume
+    | Begin
+    | Leave
+    | Filled
+    | Failed
+    | Emptied
+    | Ended
+    | Fork
+    | Kill
+    | Born
+    | Exited
+    | Grow
+    | Grown
+    | Settled
+    | Unfit
 )
 
 _KINDS: tuple[type[Message], ...] = (
     Work,
     Resume,
+    Begin,
     Leave,
     Filled,
     Failed,
     Emptied,
+    Ended,
     Fork,
     Kill,
     Born,
@@ -208,7 +245,7 @@ def _encode_work(work: Work) -> bytes:
     index = work.index
     if not (type(index) is list and _INTS.issuperset(map(type, index))):
         index = _dump_index(index)  # bytes, which an index that goes as it is never is
-    rest = work[2:] if work.leave_out else work[2:-1]
+    rest = work[2:] if work.leave_out or work.quarantined else work[2:-2]
     return pickle.dumps((_NUMBERS[Work], work.ticket, index, *rest), 5)
 
 

@@ -9,39 +9,60 @@ import faulthandler
 import os
 import random
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.utils.data._utils import HAS_NUMPY
 from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data.graph_settings import apply_random_seed
 
 from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.worker.notices import Notices, WatchedInfo
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.threads import settle_threads
+
+if HAS_NUMPY:  # torch works without it
+    import numpy as np
 
 _stacks: int | None = None
 """The descriptor that this worker's stacks are written into; None in any other process."""
-_THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
-def become_worker(recipe: Recipe, worker: WorkerNo) -> None:
+def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
     """All that must be so before the first sample; an error of `worker_init_fn` passes through."""
     torch.multiprocessing._set_thread_name("pt_data_worker")
+    settle_threads(recipe.worker_threads)
     torch.set_num_threads(1)
     seed = _seed(recipe.base_seed, worker)
-    torch_worker._worker_info = torch_worker.WorkerInfo(
-        id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
+    seed_pipe(recipe.dataset, recipe.shared_seed)
+    torch_worker._worker_info = WatchedInfo(
+        notices, id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
     )
     if recipe.worker_init_fn is not None:
         recipe.worker_init_fn(worker)
 
 
-def cap_threads(limit: int | None) -> None:
-    """Limit the thread pools of native libraries; a setting of the user's own is left alone."""
-    if limit is None or any(name in os.environ for name in _THREAD_SETTINGS):
-        return
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415 - only where it is used: the stem
+def reseed(generators: Iterable[Any], base_seed: int, worker: WorkerNo) -> None:
+    """Give every generator that the dataset holds a seed of its own: they are copies of the same ones in all workers."""
+    for number, generator in enumerate(generators):
+        seed = random.Random(f"{base_seed} {worker} {number}").getrandbits(63)
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+        elif isinstance(generator, random.Random):
+            generator.seed(seed)
+        elif isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = type(generator.bit_generator)(seed).state
+        elif isinstance(generator, np.random.RandomState):
+            generator.seed(seed & 0xFFFFFFFF)
 
-    threadpool_limits(limit)
+
+def seed_pipe(dataset: Any, shared_seed: int | None) -> None:
+    """Give the random stages of a data pipe the seed that all its workers have."""
+    if shared_seed is not None:
+        generator = torch.Generator()
+        generator.manual_seed(shared_seed)
+        apply_random_seed(dataset, generator)
 
 
 def _seed(base_seed: int, worker: WorkerNo) -> int:
@@ -49,8 +70,6 @@ def _seed(base_seed: int, worker: WorkerNo) -> int:
     random.seed(seed)
     torch.manual_seed(seed)
     if HAS_NUMPY:
-        import numpy as np  # noqa: PLC0415 - torch works without it
-
         np.random.seed(torch_worker._generate_state(base_seed, worker))
     return seed
 

@@ -15,16 +15,14 @@ from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
 
 
-class Fetcher:
-    """Makes the batch that belongs to an index."""
+class Batcher:
+    """Makes a batch of samples, however they were come by."""
 
     def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview, stopwatch: Stopwatch) -> None:
         self._pulse = pulse
         self.stopwatch = stopwatch
         self._dataset = recipe.dataset
         self._batched = recipe.auto_collation
-        self.has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
-        self.has_getitem = getattr(type(recipe.dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
         self._is_default = self._batched and recipe.collate_fn is default_collate
         into_slot = self._is_default and collate.is_ours()
         self._collate: Callable[[Any], Any] = collate.collate_samples if into_slot else recipe.collate_fn
@@ -41,6 +39,35 @@ class Fetcher:
     def let_go(self) -> None:
         """The batch is on its way: now there is time to free what it was made of, which can take as long as collating."""
         self._samples = None
+
+    def collate(self, samples: Any, index: Any) -> Any:
+        """The batch that samples make."""
+        self._samples = samples
+        self._pulse[0] = Step.COLLATING
+        try:
+            with collate.into(self._room):
+                batch = self._collate(samples)
+        except Exception as error:
+            self.missing = _note_missing_samples(error, index, samples) if self._is_default else None
+            raise
+        self.stopwatch.collated()
+        return batch
+
+    def collate_one(self, sample: Any) -> Any:
+        """What a sample becomes when it is no batch of several."""
+        self._pulse[0] = Step.COLLATING
+        batch = self._collate(sample)
+        self.stopwatch.collated()
+        return batch
+
+
+class Fetcher(Batcher):
+    """Makes the batch that belongs to an index."""
+
+    def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview, stopwatch: Stopwatch) -> None:
+        super().__init__(recipe, room, pulse, stopwatch)
+        self.has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
+        self.has_getitem = getattr(type(recipe.dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
 
     def fetch(self, index: Any) -> Any:
         """The batch; whatever user code raises passes through."""
@@ -88,26 +115,6 @@ class Fetcher:
             self._pulse[2] = number
             self._dataset[i]
         self._pulse[2] = position + 1
-
-    def collate(self, samples: Any, index: Any) -> Any:
-        """The batch that samples make."""
-        self._samples = samples
-        self._pulse[0] = Step.COLLATING
-        try:
-            with collate.into(self._room):
-                batch = self._collate(samples)
-        except Exception as error:
-            self.missing = _note_missing_samples(error, index, samples) if self._is_default else None
-            raise
-        self.stopwatch.collated()
-        return batch
-
-    def collate_one(self, sample: Any) -> Any:
-        """What a sample becomes when it is no batch of several."""
-        self._pulse[0] = Step.COLLATING
-        batch = self._collate(sample)
-        self.stopwatch.collated()
-        return batch
 
 
 def has_none(samples: Any) -> bool:

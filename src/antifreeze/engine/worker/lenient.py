@@ -158,7 +158,7 @@ class LenientFetcher:
             kind: MishapKind = "retried" if attempt <= self._policy.retries else "redone"
             remark = "" if before is not None else NOT_REWOUND
             self._mishaps.append(describe(kind, position, index, attempt, error, remark))
-            self._wait(wait_s)
+            wait_for(wait_s, self._pulse)
             if before is not None:
                 self._randomness.restore(before)
             self._point_at(position)
@@ -207,11 +207,9 @@ class LenientFetcher:
 
     def _draws(self, work: Work, position: int, index: Any) -> Iterator[int]:
         """Indices to try, but for those that are known not to work: what is in quarantine kills."""
-        indices = work.index if self._batched else [work.index]
-        quarantined = (each for place, each in enumerate(indices) if place in work.leave_out)
         length = len(self._dataset)
         try:
-            known = sorted({operator.index(each) % length for each in (index, *quarantined)}) if length else []
+            known = sorted({operator.index(each) % length for each in (index, *work.quarantined)}) if length else []
         except TypeError:  # keys of some kind, and who knows which others there are
             return
         for number in range(MOST_DRAWS if length > len(known) else 0):
@@ -227,16 +225,19 @@ class LenientFetcher:
         except Exception:  # of a generator of the user's own kind
             return None
 
-    def _wait(self, wait_s: float) -> None:
-        self._pulse[0] = Step.IDLE  # nobody's code is running
-        while wait_s > 0:
-            time.sleep(min(wait_s, SLICE_S))
-            wait_s -= SLICE_S
-            self._pulse[2] += 1  # a sign of life: this is no stall
-
     def _point_at(self, position: int) -> None:
         self._pulse[2] = position + 1
         self._pulse[0] = Step.FETCHING
+
+
+def wait_for(wait_s: float, pulse: memoryview) -> None:
+    """Pause before a sample is fetched again, with signs of life: this is no stall."""
+    step, pulse[0] = pulse[0], Step.IDLE  # nobody's code is running
+    while wait_s > 0:
+        time.sleep(min(wait_s, SLICE_S))
+        wait_s -= SLICE_S
+        pulse[2] += 1
+    pulse[0] = step
 
 
 def _asks_one_by_one(dataset: Any) -> bool:

@@ -1,53 +1,35 @@
-"""The worker: receive a ticket, fetch, collate into the slot, report; until told to leave.
+"""The worker: receive a ticket, make its batch, report; until told to leave.
 
 It talks to the trainer alone, over a channel of its own: no queue, no lock and no thread is shared with another worker.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import math
-import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
-from torch._utils import ExceptionWrapper
-
-from antifreeze.engine.arena.board import Board, Step
-from antifreeze.engine.arena.segment import Segment
-from antifreeze.engine.arena.writer import Desk, SlotWriter
-from antifreeze.engine.crossing import results
-from antifreeze.engine.crossing.explain import explain
-from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.arena.board import Board
+from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Leave, Mishap, Resume, Unreadable, Work
-from antifreeze.engine.worker import collate
-from antifreeze.engine.worker.birth import become_worker
-from antifreeze.engine.worker.fetch import Fetcher
-from antifreeze.engine.worker.lenient import NOT_REWOUND, LenientFetcher, NothingLeft, none_returned
-from antifreeze.engine.worker.mishaps import describe
-from antifreeze.engine.worker.randomness import Randomness
+from antifreeze.engine.wire.messages import Begin, Leave, Resume, Work
+from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.engine.worker.retrace import retrace
-from antifreeze.engine.worker.rewind import Rewinder
-from antifreeze.engine.worker.stopwatch import Stopwatch
-from antifreeze.errors import ArenaError, InternalError, SampleFailed
-
-# A replacement redoes at most this much work, and what was under way; a snapshot costs about a hundred microseconds.
-SNAPSHOT_S = 0.05
+from antifreeze.engine.worker.stream_bench import StreamBench
+from antifreeze.errors import InternalError
 
 
 def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo) -> None:
     """A worker's whole life after its birth as a process."""
-    workbench = Workbench(recipe, worker, board)
+    workbench = (StreamBench if recipe.is_stream else Workbench)(recipe, worker, board)
     try:
-        for work, descriptors in orders(channel, workbench):
-            if work.is_replay:
-                workbench.replay(work)
+        for order, descriptors in orders(channel, workbench):
+            if isinstance(order, Begin):
+                workbench.begin_pass(order)
                 continue
-            answer, made = workbench.carry_out(work, descriptors)
+            if order.is_replay:
+                workbench.replay(order)
+                continue
+            answer, made = workbench.carry_out(order, descriptors)
             channel.send_all(answer, [made.fd] if made else ())
             workbench.stopwatch.sent()
             if made:
@@ -59,9 +41,9 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo)
         workbench.stopwatch.write()
 
 
-def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work, list[int]]]:
+def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begin, list[int]]]:
     """What there is to do, until the trainer says to leave: then nothing more, also of what had been ordered before."""
-    waiting: deque[tuple[Work, list[int]]] = deque()
+    waiting: deque[tuple[Work | Begin, list[int]]] = deque()
     while True:
         if waiting and not channel.has_unread:
             yield waiting.popleft()
@@ -69,210 +51,11 @@ def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work, list[
         match channel.receive():
             case None:
                 pass  # a slice has passed
-            case (Work() as work, descriptors):
-                waiting.append((work, descriptors))
+            case (Work() | Begin() as order, descriptors):
+                waiting.append((order, descriptors))
             case (Resume(state), _):
                 workbench.resume(state)
             case (Leave(), _):
                 return
             case (message, _):
                 raise InternalError(f"a worker cannot make sense of {message!r}")
-
-
-class Workbench:
-    """What a worker keeps between tickets: its fetcher, the slots it has mapped, and its board."""
-
-    def __init__(self, recipe: Recipe, worker: WorkerNo, board: Board) -> None:
-        self._board = board
-        self._pulse = board.pulse
-        self._snapshot_due = 0.0
-        self._where = f"in DataLoader worker process {worker}"
-        self._worker = worker
-        self._slots: dict[SlotNo, Desk] = {}
-        self._given: Desk | None = None
-        self._mishaps: list[Mishap] = []
-        self._birth_error: ExceptionWrapper | None = None
-        self._writer = SlotWriter(results.ResultPickler)
-        self.stopwatch = Stopwatch(board)
-        try:
-            collate.take_over()
-            become_worker(recipe, worker)
-            self._fetcher = Fetcher(recipe, self._writer.room, board.pulse, self.stopwatch)
-            self._randomness = Randomness(recipe)
-            self._rewinder = Rewinder(self._randomness, self._redo)
-            self._lenient = None if recipe.policy.is_strict else self._make_lenient(recipe)
-        except Exception:  # of worker_init_fn, to be raised in the trainer in answer to every ticket
-            self._birth_error = ExceptionWrapper(where=self._where)
-        self.rest()
-
-    def _make_lenient(self, recipe: Recipe) -> LenientFetcher:
-        return LenientFetcher(
-            recipe,
-            self._fetcher,
-            self._randomness,
-            rewind=self._rewind,
-            pulse=self._pulse,
-            mishaps=self._mishaps,
-        )
-
-    def resume(self, state: bytes) -> None:
-        """Take over from another worker, whose generators were in this state."""
-        if self._birth_error is None:
-            self._randomness.restore(state)
-
-    def replay(self, work: Work) -> None:
-        """Draw what was drawn for this ticket, and nothing else."""
-        if self._birth_error is not None or isinstance(work.index, Unreadable):
-            return
-        self._begin(work, None)
-        with contextlib.suppress(Exception):  # it was raised, or sent, at the time
-            self._fetch(work)
-        self._mishaps.clear()  # they were told at the time
-        self.rest()
-
-    def rest(self) -> None:
-        """What was to be done is done."""
-        self._pulse[0] = Step.IDLE
-        if self._birth_error is None:
-            self._fetcher.let_go()
-
-    def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed | Emptied, Segment | None]:
-        """Make the batch; the segment is one that had to be made for it and is to be sent along."""
-        given = self._slot(work, descriptors)
-        if self._birth_error is not None:
-            return Failed(work.ticket, _dump_error(self._birth_error)), None
-        try:
-            if isinstance(work.index, Unreadable):
-                raise work.index.error
-            self._begin(work, given)
-            batch = self._fetch(work)
-        except NothingLeft:
-            return Emptied(work.ticket, self._take_mishaps()), None
-        except ArenaError as error:
-            return self._failed(work, error), None
-        except Exception as error:  # of user code: to be raised in the trainer
-            position = self._position()
-            if self._pulse[0] == Step.COLLATING and self._fetcher.missing is not None:
-                position = self._fetcher.missing
-                self._find_out_why_none(work, position, error)
-            return self._failed(work, ExceptionWrapper(where=self._where), position), None
-        return self._report(work, batch)
-
-    def _fetch(self, work: Work) -> Any:
-        if self._lenient is not None:
-            return self._lenient.fetch(work)
-        try:
-            return self._fetcher.fetch(work.index)
-        except StopIteration as error:
-            if self._pulse[0] != Step.FETCHING:  # of the collate function
-                raise
-            mishap = describe("redone", self._position(), self._index_at(work, self._position()), 1, error)
-        remark = "" if self._rewind() else NOT_REWOUND
-        self._mishaps.append(mishap._replace(remark=remark))
-        return self._fetcher.fetch(work.index)
-
-    def _begin(self, work: Work, given: Desk | None) -> None:
-        now = time.monotonic()
-        if now >= self._snapshot_due:
-            self._snapshot_due = now + SNAPSHOT_S
-            self._keep_snapshot(work.ticket)
-        self._rewinder.note(work)
-        self._work, self._given = work, given
-        self._turn_to(work, given)
-        self.stopwatch.begin(work.ticket)
-
-    def _turn_to(self, work: Work, given: Desk | None) -> None:
-        self._writer.begin(given)
-        pulse = self._pulse
-        pulse[1], pulse[2] = work.ticket + 1, 0
-        pulse[0] = Step.FETCHING
-
-    def _keep_snapshot(self, ticket: TicketNo) -> None:
-        try:
-            state = self._randomness.state()
-        except Exception:  # of a generator of the user's own kind: without snapshots, all is redone from the start
-            self._rewinder.mark(None)
-            self._snapshot_due = math.inf
-            return
-        self._rewinder.mark(state)
-        self._board.keep(ticket, state)
-
-    def _rewind(self) -> bool:
-        """Bring the generators back to where they were before the ticket under way; whether that could be done."""
-        could = self._rewinder.rewind()
-        self._turn_to(self._work, self._given)
-        return could
-
-    def _redo(self, work: Work) -> None:
-        """On the way back, for the generators' sake."""
-        self._turn_to(work, None)
-        with contextlib.suppress(Exception):  # it was raised, or sent, at the time
-            if self._lenient is not None:
-                self._lenient.replay(work)
-            else:
-                self._fetcher.fetch(work.index)
-
-    def _find_out_why_none(self, work: Work, position: int, error: Exception) -> None:
-        """Fetch a sample that was None once more; what the dataset swallowed becomes a note."""
-        index = self._index_at(work, position)
-        remark = ""
-        try:
-            after = self._randomness.state()
-            if self._rewind():
-                try:
-                    self._fetcher.fetch_up_to(position, work.index)
-                    remark = retrace(lambda: self._fetcher.fetch_one(index))
-                finally:
-                    self._randomness.restore(after)
-        except Exception:  # of samples before it, or of generators: then the note is the shorter one
-            remark = ""
-        if remark:
-            error.add_note(remark)
-        self._mishaps.append(describe("none", position, index, 1, none_returned(), remark))
-
-    def _position(self) -> int:
-        return self._pulse[2] - 1 if self._pulse[0] == Step.FETCHING else -1
-
-    def _index_at(self, work: Work, position: int) -> Any:
-        return next(itertools.islice(work.index, position, None)) if position >= 0 else work.index
-
-    def _report(self, work: Work, batch: Any) -> tuple[Filled | Failed, Segment | None]:
-        self._pulse[0] = Step.WRITING
-        try:
-            parcel, definition, body, made = self._writer.write(batch)
-        except (ArenaError, OSError) as error:  # the machine's, not the batch's
-            return self._failed(work, error), None
-        except Exception as error:  # of a __reduce__ of the user's, or of pickle itself
-            return self._failed(work, explain(batch, "batch", error, made_by=self._worker)), None
-        made_bytes = made.size if made else 0
-        if self._mishaps:
-            return Filled(work.ticket, parcel, definition, body, made_bytes, self._take_mishaps()), made
-        return Filled(work.ticket, parcel, definition, body, made_bytes), made
-
-    def _failed(self, work: Work, error: Exception | ExceptionWrapper, position: int = -1) -> Failed:
-        return Failed(work.ticket, _dump_error(error), position, self._take_mishaps())
-
-    def _take_mishaps(self) -> tuple[Mishap, ...]:
-        mishaps = tuple(self._mishaps)
-        self._mishaps.clear()
-        return mishaps
-
-    def _slot(self, work: Work, descriptors: list[int]) -> Desk | None:
-        for slot in work.forget:
-            self._slots.pop(slot, None)
-        if work.slot is None:
-            return None
-        if descriptors:
-            segment = Segment(descriptors[0], work.slot_bytes)
-            segment.close_descriptor()
-            self._slots[work.slot] = Desk(segment)
-        return self._slots[work.slot]
-
-
-def _dump_error(error: Exception | ExceptionWrapper) -> bytes:
-    """An error as bytes, whatever it is made of: with its type, or else as its text alone."""
-    try:
-        return results.dump(error)
-    except Exception:  # the type of a user's exception can be anything
-        text = error.exc_msg if isinstance(error, ExceptionWrapper) else str(error)
-        return results.dump(SampleFailed("a worker raised an exception that cannot be sent", why=text))

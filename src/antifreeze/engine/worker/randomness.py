@@ -46,6 +46,18 @@ class Randomness:
         self._is_quick = True
         self._search()
 
+    @property
+    def held(self) -> list[Any]:
+        """The generators that the dataset and the collate function hold."""
+        return list(self._held.values())
+
+    def held_state(self) -> bytes:
+        """The state of those alone; empty if there are none, or one does not show it."""
+        try:
+            return pickle.dumps(self._held, 5) if self._held else b""
+        except Exception:  # of a generator of the user's own kind
+            return b""
+
     def state(self) -> bytes:
         """The state of all of them."""
         if self._is_quick:

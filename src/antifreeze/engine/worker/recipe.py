@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from antifreeze.engine.wire.channel import Channel
 from antifreeze.settings import Policy
 
 
@@ -24,3 +25,19 @@ class Recipe:
     """How many threads the pools of native libraries may use in a worker; None: as many as they like."""
     policy: Policy = field(default_factory=Policy)
     """What is done about a sample that fails."""
+    is_stream: bool = False
+    """Whether the dataset is iterable: there are no indices, and each worker reads a stream of its own."""
+    drop_last: bool = False
+    """Whether a last batch of a stream that is not full is left out."""
+    fixes: frozenset[str] = frozenset()
+    """What of torch's silently wrong results is to be put right."""
+    shared_seed: int | None = None
+    """Of a data pipe, for all its workers; None: it is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRecipe:
+    """A recipe that every worker opens for itself, because something in it does not survive a fork."""
+
+    unseal: Callable[[Channel], Recipe | None]
+    """Opens it; if it cannot be opened, the trainer is told over this channel."""

@@ -1,0 +1,155 @@
+"""What became of a ticket, from the moment that it is known until the user has it: a batch, an error, or nothing at all.
+
+An outcome holds all that it takes to open it, whatever becomes of its worker meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from antifreeze.engine import wording
+from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.arena.forms import Form
+from antifreeze.engine.arena.layout import Parcel
+from antifreeze.engine.arena.views import read_letter
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.chronicle import Chronicle
+from antifreeze.engine.crossing import results
+from antifreeze.engine.crossing.raised import load_error
+from antifreeze.engine.flow.delivery import Arrival
+from antifreeze.engine.numbers import SlotNo
+from antifreeze.engine.pinning import Pinned, Pinner
+from antifreeze.engine.pool.happenings import Heard
+from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.wire.messages import Filled
+from antifreeze.errors import InternalError, SampleFailed
+
+
+class Full(NamedTuple):
+    """A batch that waits in a slot."""
+
+    slot: SlotNo
+    parcel: Parcel
+    form: Form | None
+    find: results.Find
+
+
+class Letter(NamedTuple):
+    """A batch so small that it came in the message."""
+
+    body: bytearray
+    parcel: Parcel
+    form: Form | None
+    find: results.Find
+
+
+class Raised(NamedTuple):
+    """There is no batch: the user's code raised."""
+
+    error: bytes
+    find: results.Find
+    position: int
+    """Of the sample that it was; -1: no sample of its own."""
+    pid: int | None
+
+
+class Unsent(NamedTuple):
+    """A ticket that could not be sent to its worker."""
+
+    error: Exception
+
+
+class Pinning(NamedTuple):
+    """A batch on its way into page-locked memory."""
+
+    pinned: Pinned
+
+
+class Broken(NamedTuple):
+    """A batch that could not be rebuilt here."""
+
+    error: Exception
+
+
+class Nothing(NamedTuple):
+    """There is no batch: all of its samples were left out, as the user wants it."""
+
+
+class Over(NamedTuple):
+    """There is no batch: the worker's part of an iterable dataset has ended."""
+
+
+Outcome = Full | Letter | Pinning | Broken | Raised | Unsent | Nothing | Over
+
+
+class Outcomes:
+    """Makes outcomes of what workers say, and batches or errors of outcomes."""
+
+    def __init__(self, pool: Pool, arena: Arena, chronicle: Chronicle) -> None:
+        self._pool = pool
+        self._arena = arena
+        self._chronicle = chronicle
+
+    def of_batch(self, filled: Filled, heard: Heard) -> Full | Letter:
+        """A batch is there: in the slot that its worker was given, in memory that it made, or in the message."""
+        ticket, parcel, definition, body, made_bytes = filled[:5]
+        worker = heard.worker
+        leased = worker.leases.pop(ticket)
+        form = self._arena.form_of(worker.seat, parcel.form, definition)
+        find = worker.stem.find
+        if body is not None:
+            self._arena.pass_over(leased, worker.seat)
+            return Letter(body, parcel, form, find)
+        if made_bytes:
+            slot = self._arena.adopt(heard.descriptors[0], made_bytes, worker.seat, instead_of=leased)
+            return Full(slot, parcel, form, find)
+        if leased is None:
+            raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
+        self._arena.fill(leased, worker.seat)
+        return Full(leased, parcel, form, find)
+
+    def open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
+        """The batch, or the error to raise in its place."""
+        ticket, outcome = arrival
+        pid: int | None = None
+        position = -1
+        match outcome:
+            case Letter() | Full() | Pinning():
+                try:
+                    return self._read(outcome), None
+                except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
+                    if interruptions.is_of_a_handler(why):
+                        raise
+                    error, pid = why, self._pool.workers[ticket.worker].known_pid
+            case Raised(raw, find, position, pid):
+                error = load_error(raw, find)
+            case Unsent(error) | Broken(error):
+                pid = self._pool.workers[ticket.worker].known_pid
+            case Nothing() | Over():
+                return None, None
+        if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
+            error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error))
+        error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
+        self._chronicle.note_raised(error, ticket, position, pid)
+        return None, error
+
+    def pin(self, outcome: Outcome, pinner: Pinner) -> Outcome:
+        """Open a batch as soon as it has come, and have it copied into page-locked memory."""
+        if not isinstance(outcome, Full | Letter):
+            return outcome
+        try:
+            return Pinning(pinner.start(self._read(outcome)))
+        except Exception as why:  # as in `open`, where it is told
+            if interruptions.is_of_a_handler(why):
+                raise
+            return Broken(why)
+
+    def _read(self, outcome: Full | Letter | Pinning) -> Any:
+        if isinstance(outcome, Letter):
+            return read_letter(*outcome)
+        return self._arena.open(*outcome) if isinstance(outcome, Full) else outcome.pinned.take()
+
+    def discard(self, outcome: Outcome) -> None:
+        """Nobody wants it any more."""
+        if isinstance(outcome, Full):
+            self._arena.discard(outcome.slot)

@@ -1,0 +1,82 @@
+"""Whether a dataset has been changed since its workers were started: kept workers do not see that.
+
+A dataset is described by what can be seen of it in a moment: its plain attributes, the lengths of its containers, the
+versions of its tensors. Two descriptions that differ are evidence of a change; two that do not are none of the contrary.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils.data._utils import HAS_NUMPY
+
+if HAS_NUMPY:
+    import numpy as np
+
+# Enough for wrapped datasets and their settings, and too few to be felt at the start of an epoch.
+MOST_OBJECTS = 1000
+MOST_ITEMS = 32
+MOST_BYTES = 4096
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+def describe(dataset: Any) -> dict[str, Any]:
+    """What can be seen of a dataset, by path."""
+    seen: dict[int, Any] = {}
+    traits: dict[str, Any] = {}
+    waiting: deque[tuple[str, Any]] = deque([("dataset", dataset)])
+    while waiting and len(traits) < MOST_OBJECTS:
+        path, thing = waiting.popleft()
+        if type(thing) in _PLAIN:
+            traits[path] = thing if not isinstance(thing, str | bytes) else hash(thing)
+        elif id(thing) not in seen:
+            seen[id(thing)] = thing
+            traits[path] = _trait(thing)
+            waiting.extend((path + step, part) for step, part in _parts(thing))
+    return traits
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The path of something that has changed, the nearest to the root; None: nothing that can be seen."""
+    changed = [path for path in {**before, **now} if before.get(path, _ABSENT) != now.get(path, _ABSENT)]
+    return min(changed, key=len, default=None)
+
+
+_ABSENT = object()
+
+
+def _trait(thing: Any) -> Any:
+    if isinstance(thing, torch.Tensor):
+        # What lies in shared memory is seen by all.
+        return None if thing.is_shared() else (tuple(thing.shape), str(thing.dtype), thing._version)
+    if HAS_NUMPY and type(thing) is np.ndarray:
+        return thing.shape, str(thing.dtype), _checksum(thing)
+    if isinstance(thing, dict | list | tuple | set | frozenset):
+        return type(thing).__qualname__, len(thing)
+    return type(thing).__qualname__
+
+
+def _checksum(array: Any) -> int:
+    """Of a part of it: a change of a few numbers in the midst of many is not noticed."""
+    if array.dtype.hasobject:
+        return 0
+    return zlib.crc32(np.ascontiguousarray(array.reshape(-1)[: MOST_BYTES // max(1, array.itemsize)]).tobytes())
+
+
+def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(thing, torch.Tensor | type):
+        return
+    if type(thing) is dict:
+        if len(thing) <= MOST_ITEMS:
+            yield from ((f"[{key!r}]", part) for key, part in thing.items() if type(key) in _PLAIN)
+    elif type(thing) in (list, tuple):
+        if len(thing) <= MOST_ITEMS:
+            yield from ((f"[{number}]", part) for number, part in enumerate(thing))
+    else:
+        attributes = getattr(thing, "__dict__", None)
+        if isinstance(attributes, dict):
+            yield from ((f".{name}", part) for name, part in list(attributes.items()))

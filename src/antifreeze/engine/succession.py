@@ -1,0 +1,94 @@
+"""Another worker takes over from one that is lost or stuck: from the last snapshot of its generators, by replay.
+
+The successor draws what the first one drew, so that its batches are bit for bit the same (decision 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from antifreeze.engine import wording
+from antifreeze.engine.arena.board import Snapshot, Step
+from antifreeze.engine.chronicle import Chronicle
+from antifreeze.engine.flow.delivery import Delivery
+from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.orders import Orders
+from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.pool.worker import Worker
+from antifreeze.errors import InternalError
+
+
+class Succession:
+    """Knows what workers have left undone, and where another one has to begin."""
+
+    def __init__(
+        self,
+        orders: Orders,
+        delivery: Delivery[Any],
+        chronicle: Chronicle,
+        *,
+        is_stream: bool = False,
+        replays: bool = True,
+    ) -> None:
+        self._orders = orders
+        self._delivery = delivery
+        self._chronicle = chronicle
+        self._is_stream = is_stream
+        self._replays = replays
+        self._snapshots: dict[WorkerNo, Snapshot] = {}
+        """Of workers that are gone: what the next of their number began with."""
+
+    def obstacle(self, worker: Worker) -> str | None:
+        """Why nobody can take over from this worker, which has ended; None: somebody can."""
+        if not self._is_stream or worker.board.read_pulse().step is Step.STARTING:
+            return None
+        if not self._replays:
+            return "the stream that it read cannot be read again: replay=False"
+        if not self._orders.history.is_whole(worker.number):
+            return (
+                "its stream was read too far to be read again from the start, and cannot say where it is (state_dict)"
+            )
+        return None
+
+    def hand_over(self, worker: Worker, successor: Callable[[], Worker], undone: Sequence[Ticket]) -> None:
+        """Give another worker what this one was given, from where its generators were."""
+        number, history = worker.number, self._orders.history
+        snapshot = self._snapshot_of(worker)
+        if snapshot is not None:
+            if _is_past(snapshot, worker, undone):  # that one would be waited for without end
+                raise InternalError(f"{worker!r} has begun a ticket after one that it has not done")
+            self._snapshots[number] = snapshot
+            history.forget_before(number, snapshot.ticket)
+        again = len(history.of(number)) - len(undone)
+        state = snapshot.state if snapshot is not None else None
+        if self._is_stream:
+            if again > 0:
+                self._chronicle.note_read_again(worker, again=again)
+        elif not history.is_whole(number):
+            state = None
+            self._chronicle.note_no_snapshot(worker, again=None)
+        elif snapshot is None and again > 0:
+            self._chronicle.note_no_snapshot(worker, again=again)
+        self._orders.redo(successor(), undone={ticket.number for ticket in undone}, state=state)
+
+    def has_just_answered(self, worker: Worker) -> bool:
+        """Whether it has got on since we last listened: then its answer is on its way, and nobody is to take over."""
+        snapshot = self._snapshot_of(worker)
+        return snapshot is not None and _is_past(snapshot, worker, self.undone(worker.number))
+
+    def undone(self, number: WorkerNo) -> list[Ticket]:
+        """What a worker of this number has been given, or will be, and has not answered."""
+        return [ticket for ticket in self._delivery.outstanding() if ticket.worker == number]
+
+    def ticket_of(self, worker: Worker) -> Ticket | None:
+        """The ticket that a worker is at, if it has not been done before."""
+        return wording.ticket_at(worker.board.read_pulse(), self.undone(worker.number))
+
+    def _snapshot_of(self, worker: Worker) -> Snapshot | None:
+        return worker.board.latest() or self._snapshots.get(worker.number)
+
+
+def _is_past(snapshot: Snapshot, worker: Worker, undone: Sequence[Ticket]) -> bool:
+    """Whether a worker has done, at the time of this snapshot, what we have not heard of yet."""
+    return any(ticket.number < snapshot.ticket for ticket in undone if ticket.number in worker.leases)

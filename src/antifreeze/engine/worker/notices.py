@@ -1,0 +1,85 @@
+"""What a worker notices about the way its dataset is used: facts that tell a silently wrong result from a right one.
+
+They stand on its board, for the trainer to hold against those of other workers.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data._utils.worker import WorkerInfo
+
+from antifreeze.engine.arena.board import Board
+
+# A first item that is larger says enough in its first bytes.
+MOST_BYTES = 1 << 16
+
+
+class Notices:
+    """One worker's, on its board."""
+
+    def __init__(self, board: Board) -> None:
+        self._words = board.notices
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether the dataset, or worker_init_fn, has asked which worker this is."""
+        return bool(self._words[0])
+
+    def note_asked(self) -> None:
+        """It has."""
+        self._words[0] = 1
+
+    def note_first(self, item: Any) -> None:
+        """The first item of this worker's stream."""
+        try:
+            raw = item.numpy(force=True).tobytes() if isinstance(item, torch.Tensor) else pickle.dumps(item, 5)
+        except Exception:  # an item of the user's own kind, that does not show what it is
+            return
+        self._words[1] = zlib.crc32(raw[:MOST_BYTES]) + 1
+
+    def note_drawn(self) -> None:
+        """A generator that the dataset holds has been drawn from, and began in the state that it has in all workers."""
+        self._words[2] = 1
+
+
+class WatchedInfo(WorkerInfo):
+    """torch's `WorkerInfo`, which notices the first question for who this is, and costs nothing after that."""
+
+    def __init__(self, notices: Notices, **facts: Any) -> None:
+        super().__init__(**facts)
+        hidden = {name: getattr(self, name) for name in ("id", "num_workers", "seed")}
+        object.__setattr__(self, "_antifreeze", (notices, hidden))  # torch's own ways to set them are closed
+        for name in hidden:
+            object.__delattr__(self, name)
+
+    def __getattr__(self, name: str) -> Any:  # only for what is not there
+        notices, hidden = object.__getattribute__(self, "_antifreeze")
+        if name not in hidden:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        notices.note_asked()
+        for each, value in hidden.items():
+            object.__setattr__(self, each, value)
+        return hidden[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, hidden = self._antifreeze
+        return _plain_info, ({**hidden, "dataset": self.dataset},)
+
+
+WatchedInfo.__qualname__ = WatchedInfo.__name__ = WorkerInfo.__name__  # which it shows itself by
+
+
+def _plain_info(facts: dict[str, Any]) -> WorkerInfo:
+    return WorkerInfo(**facts)
+
+
+def shared_out(items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> Iterator[Any]:
+    """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out."""
+    for number, item in enumerate(items):
+        if notices.has_asked or number % workers == worker:
+            yield item

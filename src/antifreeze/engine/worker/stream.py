@@ -1,0 +1,207 @@
+"""An iterable dataset → samples → batch: torch's own steps, and a way back into the stream for those who come later.
+
+A stream has no index to go back to. A worker that takes over from another one reads it again from where the pass began,
+and throws away what was delivered; or, if the dataset or its iterator has a `state_dict`, from the last state that was
+kept.
+"""
+
+from __future__ import annotations
+
+import pickle
+import types
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from antifreeze.engine.flow.mishap import wait_before_next
+from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.wire.messages import Mishap
+from antifreeze.engine.worker import collate
+from antifreeze.engine.worker.fetch import Batcher
+from antifreeze.engine.worker.lenient import NothingLeft, none_returned, wait_for
+from antifreeze.engine.worker.mishaps import describe
+from antifreeze.engine.worker.notices import Notices, shared_out
+from antifreeze.engine.worker.randomness import Randomness
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.stopwatch import Stopwatch
+
+NOT_REWOUND = "random generators are where the failure left them"
+
+
+class EndOfStream(Exception):
+    """The dataset has nothing more for this worker."""
+
+
+class StreamFetcher(Batcher):
+    """Makes batches of what comes next."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        room: collate.Room,
+        pulse: memoryview,
+        stopwatch: Stopwatch,
+        *,
+        worker: WorkerNo,
+        notices: Notices,
+        mishaps: list[Mishap],
+    ) -> None:
+        super().__init__(recipe, room, pulse, stopwatch)
+        self._drops_last = recipe.drop_last and recipe.auto_collation
+        self._first = int(recipe.auto_collation)
+        """Position of the first item of a batch, in the pulse; an item that is no part of a batch has none."""
+        self._notices = notices
+        self._worker = worker
+        self._workers = recipe.num_workers
+        self._is_shared_out = (
+            "shard" in recipe.fixes and recipe.shared_seed is None
+        )  # torch shares data pipes out itself
+        self._policy = recipe.policy
+        self._take = self._take_strictly if recipe.policy.is_strict else self._take_leniently
+        self._mishaps = mishaps
+        self._skipped: Exception | None = None
+        """What was raised instead of the last item, and was let pass."""
+        self.begin()
+
+    def begin(self) -> None:
+        """A pass over the stream begins."""
+        self._skipped = None
+        self._has_ended = False
+        self._is_new = True
+        self._items: Any = iter(self._dataset)
+        if self._is_shared_out:
+            self._items = shared_out(self._items, self._notices, worker=self._worker, workers=self._workers)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the stream can be told where to go on."""
+        return _has_state(self._dataset) or _has_state(self._items)
+
+    def state(self) -> tuple[Any, Any]:
+        """Where the stream is: what the dataset says of itself, and what its iterator does."""
+        return _state_of(self._dataset), _state_of(self._items)
+
+    def end(self) -> None:
+        """Nothing more will come in this pass."""
+        self._has_ended = True
+
+    def go_to(self, state: tuple[Any, Any]) -> None:
+        """Go on from where another worker's stream was."""
+        of_dataset, of_items = state
+        if of_dataset is not None:
+            self._dataset.load_state_dict(of_dataset)
+        self.begin()
+        if of_items is not None:
+            self._items.load_state_dict(of_items)
+
+    def fetch(self, index: range | int) -> Any:
+        """The next batch; EndOfStream if there is none. Whatever user code raises passes through."""
+        if self._has_ended:
+            raise EndOfStream
+        samples = self._take(index if isinstance(index, range) else (index,))
+        if (not samples or self._drops_last) and self._has_ended:
+            raise EndOfStream
+        if not samples:
+            raise NothingLeft
+        self.stopwatch.fetched(len(samples), whole=index)
+        if self._is_new:
+            self._is_new = False
+            self._notices.note_first(samples[0])
+        return self.collate(samples, index) if self._batched else self.collate_one(samples[0])
+
+    def _take_strictly(self, asked: Sequence[int]) -> list[Any]:
+        samples, items, pulse = [], self._items, self._pulse
+        for position in range(self._first, self._first + len(asked)):
+            pulse[2] = position
+            try:
+                samples.append(next(items))
+            except StopIteration:
+                self._has_ended = True
+                break
+        return samples
+
+    def _take_leniently(self, asked: Sequence[int]) -> list[Any]:
+        samples: list[Any] = []
+        for position, number in enumerate(asked, self._first - 1):
+            self._pulse[2] = position + 1
+            try:
+                samples += self._take_one(position, number)
+            except StopIteration:
+                self._end()
+                break
+        return samples
+
+    def _take_one(self, position: int, number: int) -> list[Any]:
+        """The next item, or nothing if it is left out."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                sample = next(self._items)
+            except StopIteration:
+                raise
+            except Exception as error:  # of the user's iterator: the policy says what becomes of it
+                if isinstance(self._items, types.GeneratorType):
+                    error.add_note(
+                        "antifreeze: a generator ends with the exception that it raises, and what comes after it in the "
+                        "stream cannot be had: on_error= does not apply. Catch it inside the generator."
+                    )
+                    raise
+                failure = error
+            else:
+                if sample is not None or not self.refuses_none or self._policy.then == "raise":
+                    self._skipped = None
+                    return [sample]
+                failure = none_returned()
+            wait_s = wait_before_next(self._policy, failed=attempt, is_stop_iteration=False)
+            if wait_s is None:
+                break
+            self._mishaps.append(describe("retried", position, number, attempt, failure, NOT_REWOUND))
+            wait_for(wait_s, self._pulse)
+        if self._policy.then == "raise":
+            raise failure
+        self._mishaps.append(describe("skipped", position, number, attempt, failure))
+        self._skipped = failure
+        return []
+
+    def _end(self) -> None:
+        self._has_ended = True
+        if self._skipped is not None:
+            failure, self._skipped = self._skipped, None
+            failure.add_note(
+                "antifreeze: nothing came after it. If the iterator of the dataset ends with its first exception, as "
+                "generators do, all that follows is lost, so this one is raised although on_error= would let it pass."
+            )
+            raise failure
+
+
+class StreamPlace:
+    """Where a worker is in its stream, and what its generators are like there."""
+
+    def __init__(self, stream: StreamFetcher, randomness: Randomness) -> None:
+        self._stream = stream
+        self._randomness = randomness
+
+    def state(self) -> bytes:
+        """The place between two batches; only of a stream that `keeps_state`."""
+        return pickle.dumps((self._randomness.state(), self._stream.state()), 5)
+
+    def at(self, position: Literal["start", "end"]) -> bytes:
+        """The place before the stream is read from its start, or when nothing more comes."""
+        return pickle.dumps((self._randomness.state(), position), 5)
+
+    def restore(self, state: bytes) -> None:
+        """Go where another worker was."""
+        generators, position = pickle.loads(state)
+        if position == "end":
+            self._stream.end()
+        elif position != "start":  # else the pass is still to begin
+            self._stream.go_to(position)
+        self._randomness.restore(generators)
+
+
+def _has_state(thing: Any) -> bool:
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+
+
+def _state_of(thing: Any) -> Any:
+    return thing.state_dict() if _has_state(thing) else None

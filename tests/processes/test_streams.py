@@ -1,0 +1,147 @@
+"""Workers that read an iterable dataset die; every item comes once, in order, bit for bit what a calm torch gives."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from antifreeze.errors import WorkerLost
+from drop_in.harness import TORCH, assert_identical, our_way, seed_all, tidy_up, torch_may_fork
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+
+class Stream(IterableDataset[Any]):
+    """Draws for every item, and dies where it is told to: at most so often."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        self.folder = folder
+        self.lengths = lengths
+        self.fatal: dict[tuple[int, int], int] = {}
+        """How often a worker dies at an item."""
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        for number in range(self.lengths[info.id]):
+            for time_ in range(self.fatal.get((info.id, number), 0)):
+                self.die_once(f"{info.id}-{number}-{time_}")
+            yield torch.tensor([info.id, number, random.random(), np.random.rand()]) + torch.rand(4)
+
+    def die_once(self, name: str) -> None:
+        mark = self.folder / name
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Resumable(Stream):
+    """Can say where it is; counts how many items were read in all."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        super().__init__(folder, *lengths)
+        self.place = 0
+        self.read = torch.zeros(len(lengths), dtype=torch.int64).share_memory_()
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        while self.place < self.lengths[info.id]:
+            number = self.place
+            self.read[info.id] += 1
+            for time_ in range(self.fatal.get((info.id, number), 0)):
+                self.die_once(f"{info.id}-{number}-{time_}")
+            time.sleep(0.002)
+            self.place += 1
+            yield torch.tensor([info.id, number]) + torch.rand(2)
+        self.place = 0
+
+
+def passes_of(make: Any, dataset: Any, passes: int = 2, **options: Any) -> list[Any]:
+    seed_all()
+    loader = make(dataset, num_workers=len(dataset.lengths), **options)
+    return [list(loader) for _ in range(passes)]
+
+
+def calm(dataset: Any, **options: Any) -> list[Any]:
+    with torch_may_fork():
+        batches = passes_of(TORCH.make, dataset, **options)
+    tidy_up()
+    return batches
+
+
+@pytest.mark.parametrize("way", ["grown", "clean"])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("place", [(0, 0), (1, 1), (1, 13), (2, 5)], ids=str)
+def test_another_worker_reads_on_where_one_died(tmp_path: Path, place: tuple[int, int], kept: bool, way: str) -> None:
+    dataset = Stream(tmp_path, 7, 23, 6)
+    options: dict[str, Any] = {"batch_size": 3, "persistent_workers": kept}
+    expected = calm(dataset, **options)
+    dataset.fatal = {place: 1}
+    assert_identical(expected, passes_of(our_way(way).make, dataset, **options))
+    assert list(tmp_path.iterdir())
+
+
+def test_all_of_them_die_again_and_again(tmp_path: Path) -> None:
+    dataset = Stream(tmp_path, 30, 30)
+    expected = calm(dataset, batch_size=2, persistent_workers=True)
+    dataset.fatal = {(worker, number): 1 for worker in (0, 1) for number in range(3, 30, 5)}
+    assert_identical(expected, passes_of(our_way("grown").make, dataset, batch_size=2, persistent_workers=True))
+    assert len(list(tmp_path.iterdir())) == len(dataset.fatal)
+
+
+def test_a_worker_that_dies_when_its_stream_has_ended_costs_nothing(tmp_path: Path) -> None:
+    dataset = Stream(tmp_path, 2, 40)
+    expected = calm(dataset, batch_size=2, persistent_workers=True)
+    seed_all()
+    loader = our_way("grown").make(dataset, num_workers=2, batch_size=2, persistent_workers=True)
+    seen: list[list[Any]] = [[], []]
+    for number, batch in enumerate(loader):
+        seen[0].append(batch)
+        if number == 10:
+            os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)
+    seen[1] = list(loader)
+    assert_identical(expected, seen)
+
+
+def test_workers_that_die_between_two_passes_cost_nothing(tmp_path: Path) -> None:
+    dataset = Stream(tmp_path, 9, 11)
+    expected = calm(dataset, batch_size=2, persistent_workers=True)
+    seed_all()
+    loader = our_way("grown").make(dataset, num_workers=2, batch_size=2, persistent_workers=True)
+    first = list(loader)
+    for worker in loader._iterator._workers:
+        os.kill(worker.pid, signal.SIGKILL)
+    assert_identical(expected, [first, list(loader)])
+
+
+def test_an_item_that_ends_every_worker_is_named(tmp_path: Path) -> None:
+    dataset = Stream(tmp_path, 9, 9)
+    dataset.fatal = {(1, 5): 99}
+    with pytest.raises(WorkerLost, match="sample 5") as caught:
+        passes_of(our_way("grown").make, dataset, batch_size=2)
+    assert caught.value.worker == 1
+
+
+def test_a_stream_that_can_say_where_it_is_is_not_read_again_from_the_start(tmp_path: Path) -> None:
+    dataset = Resumable(tmp_path, 150, 150)
+    dataset.fatal = {(1, 120): 1}
+    batches = passes_of(our_way("grown").make, dataset, 1, batch_size=5)
+    numbers = sorted((int(worker), int(number)) for batch in batches[0] for worker, number in batch.tolist())
+    assert numbers == [(worker, number) for worker in (0, 1) for number in range(150)]
+    assert dataset.read[0] == 150
+    assert 150 < dataset.read[1] < 220
