@@ -104,7 +104,7 @@ contract: $(CONTRACT_READY)
 	$(BIN)/python -m contract "$(SUITE)" $(CONTRACT)
 
 clients: $(CLIENTS_READY)
-	$(CLIENTS_VENV)/bin/python clients/drive.py $(CLIENTS)
+	$(CLIENTS_VENV)/bin/python clients/drive_clients.py $(CLIENTS)
 
 clean:
 	rm -rf $(VENV) $(CLIENTS_VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clients"))
 
-from drive import BEGIN, END, PAGE, table, terminal_lines, with_table
+from drive_clients import BEGIN, END, PAGE, table, terminal_lines, with_table
 from trials import CLIENTS, HERE, Client, Ending, Trial, Usage, difference, last_error, losses_in, usage_in
 
 CLIENT = Client("a library", "torch", "train_torchrun.py", iterators=2)

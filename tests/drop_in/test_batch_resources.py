@@ -59,13 +59,14 @@ class Usage(NamedTuple):
     descriptors: int
     slot_bytes: int
     shm_bytes: int
+    """Of torch's segments; semaphores lie there, too, of whoever ran in this process before."""
 
 
 def usage() -> dict[int, Usage]:
     found = {}
     for pid in processes():
         with contextlib.suppress(OSError):  # one of an earlier loader, about to end
-            found[pid] = Usage(descriptors(pid), mapped_bytes(pid, "/memfd:"), mapped_bytes(pid, "/dev/shm/"))
+            found[pid] = Usage(descriptors(pid), mapped_bytes(pid, "/memfd:"), mapped_bytes(pid, "/dev/shm/torch"))
     return found
 
 

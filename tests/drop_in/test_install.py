@@ -1,11 +1,11 @@
 """`install()` and `antifreeze run` put the engine behind loaders that others build."""
 
+import multiprocessing.context
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
-import torch.utils.data.dataloader as torch_module
 
 from drop_in.datasets import Augmented, Numbers
 from drop_in.harness import SELFTEST, TORCH, TorchLoader, Way, assert_identical, observe, our_way, tidy_up
@@ -119,11 +119,8 @@ def test_antifreeze_0_switches_everything_off(usage: Usage, monkeypatch: pytest.
 
 @pytest.mark.deadline(40)
 def test_require_turns_a_fallback_into_an_error_that_names_its_reason(ours: Way) -> None:
-    """Iterable datasets are not on our engine yet; when they are, take something else that is not."""
+    class Theirs(multiprocessing.context.ForkContext):
+        """A context that another library brings."""
 
-    class Stream(torch_module.IterableDataset):  # type: ignore[name-defined, misc]
-        def __iter__(self) -> Any:
-            return iter(range(3))
-
-    with pytest.raises(RuntimeError, match="iterable"):
-        list(ours.make(Stream()))
+    with pytest.raises(RuntimeError, match=r"multiprocessing_context is a .*Theirs"):
+        list(ours.make([1, 2, 3], multiprocessing_context=Theirs()))

@@ -975,6 +975,9 @@ def descriptors_exhausted(stage: Stage) -> None:
     loader = numbers(stage)
     batches = iter(loader)
     seen = [next(batches).tolist()]
+    pids = [
+        worker.pid for worker in batches._workers
+    ]  # news of a birth brings a descriptor: all are to be heard before
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
@@ -982,7 +985,7 @@ def descriptors_exhausted(stage: Stage) -> None:
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open(os.devnull, os.O_RDONLY))
-        kill(batches._workers[0].pid)
+        kill(pids[0])
         seen += lists(batches)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

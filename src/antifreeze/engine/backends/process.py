@@ -134,6 +134,7 @@ def die_with(lifeline: int) -> None:
     """
     import fcntl  # noqa: PLC0415 - not on every system, and needed on Linux only
 
+    os.set_inheritable(lifeline, False)  # programs that this process starts have no use for it
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)

@@ -15,6 +15,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from cloudpickle.cloudpickle import _make_skeleton_class
+
 MAIN = ("__main__", "__mp_main__")
 
 _alive: list[Any] = []
@@ -52,6 +54,16 @@ def reduce_nameless(thing: Any) -> tuple[Any, ...]:
 
 def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
     return functools.lru_cache(**parameters)(function)
+
+
+def module_of_misnamed(thing: Any, reduced: tuple[Any, ...]) -> types.ModuleType | None:
+    """Where a class of C code is found that says it is one of Python's own, as `lmdb.Environment` does."""
+    if reduced[0] is not _make_skeleton_class or thing.__module__ != "builtins":
+        return None
+    for module in list(sys.modules.values()):
+        if isinstance(module, types.ModuleType) and vars(module).get(thing.__name__) is thing:
+            return module
+    return None
 
 
 class MainGlobals:

@@ -183,6 +183,10 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         if reduced is NotImplemented:
             self.modules.add(thing.__module__)
             return reduced
+        module = by_value.module_of_misnamed(thing, reduced)
+        if module is not None:
+            self.modules.add(module.__name__)
+            return getattr, (module, thing.__name__)
         if vars(thing).get("__slots__"):
             _keep_slots(thing, reduced)
         if isinstance(thing, type):

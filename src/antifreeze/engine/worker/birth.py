@@ -18,7 +18,7 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from antifreeze.engine.numbers import WorkerNo
-from antifreeze.engine.worker.notices import Notices, WatchedInfo
+from antifreeze.engine.worker.notices import Notices, watch_questions
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.threads import settle_threads
 
@@ -36,9 +36,10 @@ def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
     torch.set_num_threads(1)
     seed = _seed(recipe.base_seed, worker)
     seed_pipe(recipe.dataset, recipe.shared_seed)
-    torch_worker._worker_info = WatchedInfo(
-        notices, id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
+    torch_worker._worker_info = torch_worker.WorkerInfo(
+        id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
     )
+    watch_questions(notices)
     if recipe.worker_init_fn is not None:
         recipe.worker_init_fn(worker)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data._utils.worker import WorkerInfo
+from torch.utils.data._utils import worker as torch_worker
 
 from antifreeze.engine.arena.board import Board
 
@@ -47,35 +47,27 @@ class Notices:
         self._words[2] = 1
 
 
-class WatchedInfo(WorkerInfo):
-    """torch's `WorkerInfo`, which notices the first question for who this is, and costs nothing after that."""
+def watch_questions(notices: Notices) -> None:
+    """Notice when somebody first asks torch which worker this is.
 
-    def __init__(self, notices: Notices, **facts: Any) -> None:
-        super().__init__(**facts)
-        hidden = {name: getattr(self, name) for name in ("id", "num_workers", "seed")}
-        object.__setattr__(self, "_antifreeze", (notices, hidden))  # torch's own ways to set them are closed
-        for name in hidden:
-            object.__delattr__(self, name)
+    `get_worker_info` has been imported by its name, everywhere, before this process came to be: only the code inside it
+    can still be exchanged. It is put back when the question has come.
+    """
+    asked = torch_worker.get_worker_info
+    original = asked.__code__
 
-    def __getattr__(self, name: str) -> Any:  # only for what is not there
-        notices, hidden = object.__getattribute__(self, "_antifreeze")
-        if name not in hidden:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def note() -> None:
+        asked.__code__ = original
         notices.note_asked()
-        for each, value in hidden.items():
-            object.__setattr__(self, each, value)
-        return hidden[name]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        _, hidden = self._antifreeze
-        return _plain_info, ({**hidden, "dataset": self.dataset},)
+    vars(torch_worker)["_antifreeze_note_question"] = note
+    asked.__code__ = _answer_and_note.__code__
 
 
-WatchedInfo.__qualname__ = WatchedInfo.__name__ = WorkerInfo.__name__  # which it shows itself by
-
-
-def _plain_info(facts: dict[str, Any]) -> WorkerInfo:
-    return WorkerInfo(**facts)
+def _answer_and_note() -> Any:
+    # Runs as torch's function, in torch's module: these are names there.
+    _antifreeze_note_question()  # type: ignore[name-defined]  # noqa: F821
+    return _worker_info  # type: ignore[name-defined]  # noqa: F821
 
 
 def shared_out(items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> Iterator[Any]:

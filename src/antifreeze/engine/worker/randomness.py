@@ -54,7 +54,7 @@ class Randomness:
     def held_state(self) -> bytes:
         """The state of those alone; empty if there are none, or one does not show it."""
         try:
-            return pickle.dumps(self._held, 5) if self._held else b""
+            return pickle.dumps([_state_of(each) for each in self._held.values()], 5) if self._held else b""
         except Exception:  # of a generator of the user's own kind
             return b""
 
@@ -159,6 +159,15 @@ def _follow(thing: Any, step: tuple[str, Any]) -> Any:
     if kind == "attribute":
         return getattr(thing, key)
     return thing[key] if kind == "item" else thing.__closure__[key].cell_contents
+
+
+def _state_of(generator: Any) -> Any:
+    """Equal for generators that will draw the same; a pickle of torch's differs each time."""
+    if isinstance(generator, torch.Generator):
+        return generator.get_state().tolist()
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
 
 
 def _copy_state(source: Any, target: Any) -> None:

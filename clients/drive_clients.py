@@ -1,7 +1,7 @@
 """Run every client of this folder on torch and on our engine, and say whether anybody could tell the difference.
 
     make clients                                    installs them into .venv-clients and runs all
-    .venv-clients/bin/python clients/drive.py --only lightning --only fastai
+    .venv-clients/bin/python clients/drive_clients.py --only lightning --only fastai
     make clients CLIENTS=--write                    all, and the table in docs/clients.md from them
 
 Exit status 1 if a loss differs in its last bit, a loader that must be ours is not, a way around us was taken, or a
