@@ -1,6 +1,9 @@
 """Workers that copy the stem's memory by reading it are renewed; nobody notices, but for the memory that is not used."""
 
+import contextlib
+import os
 import random
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +13,9 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from antifreeze.engine.supervise import growth
 from antifreeze.observe.ledger import Kind
-from drop_in.harness import TORCH, Way, seed_all, tidy_up, torch_may_fork
+from drop_in.harness import TORCH, Way, our_way, seed_all, tidy_up, torch_may_fork
 
 pytestmark = [pytest.mark.usefixtures("not_for_torch"), pytest.mark.deadline(120)]
 
@@ -100,6 +104,30 @@ def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(way: 
     del calm
     tidy_up()
     assert [number for number, pair in enumerate(zip(ours, expected, strict=True)) if not pair[0].equal(pair[1])] == []
+
+
+def test_renewals_among_kills_cost_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "FLOOR_BYTES", 256 << 10)  # for the workers, who inherit it
+    monkeypatch.setattr(growth, "SHARE", 0.0)
+    monkeypatch.setattr(growth, "LIVES", 0)
+    monkeypatch.setattr(growth, "PAUSES", 0)
+    dataset, options = Captions(), {**OPTIONS, "batch_size": 200, "sampler": range(TEXTS // 2)}
+    seed_all()
+    loader = our_way("grown").make(dataset, **options)
+    iterator, chance, ours, kills = iter(loader), random.Random(11), [], 0
+    for batch in iterator:
+        ours.append(batch.clone())
+        if chance.random() < 0.05:
+            with contextlib.suppress(ProcessLookupError):  # dead already, and not noticed yet: that was no kill
+                os.kill(chance.choice(iterator._workers).pid, signal.SIGKILL)
+                kills += 1
+    seed_all()
+    with torch_may_fork():
+        expected = [batch.clone() for batch in TORCH.make(dataset, **options, multiprocessing_context="fork")]
+    tidy_up()
+    assert [number for number, pair in enumerate(zip(ours, expected, strict=True)) if not pair[0].equal(pair[1])] == []
+    assert kills > 15
+    assert loader.ledger.counts[Kind.WORKER_RENEWED] > 10
 
 
 @pytest.mark.parametrize("dataset", [Counting, Keeping, Stream])

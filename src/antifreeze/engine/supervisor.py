@@ -146,7 +146,6 @@ class Supervisor:
         """Have another worker go on where this one, which waits to leave, has stopped."""
         number = worker.number
         self._watchdog.forget(worker.seat)
-        self._chronicle.note_renewal(worker, copied_bytes=copied_bytes)
         if self._pool.hedges.get(number) is worker:
             self.hedging.dismiss(self._pool.drop_hedge(number))
         elif number in self._pool.hedges:
@@ -154,6 +153,7 @@ class Supervisor:
         else:
             self._succession.hand_over(worker, lambda: self._retire(worker), self._succession.undone(number))
             self._pool.await_end(worker)
+        self._chronicle.note_renewal(worker, copied_bytes=copied_bytes)
 
     def _retire(self, worker: Worker) -> Worker:
         for ticket in list(worker.leases):

@@ -126,7 +126,10 @@ class Pool:
 
     def renew(self, number: WorkerNo) -> Worker:
         """Another worker in the place of one that waits to leave, and is told to. `Gone` says when it is dead."""
-        spent, self.workers[number] = self.workers[number], self._ask_for(number)
+        spent = self.workers[number]
+        # It can have said so before we have heard the stem say that it was born.
+        self.await_birth(spent, deadline=time.monotonic() + VERDICT_DEADLINE_S)
+        self.workers[number] = self._ask_for(number)
         self._let_go(spent)
         if not self._is_over(spent):
             self.send(spent, Leave())
