@@ -2,9 +2,9 @@
 
 Each part is timed alone, many times over, and multiplied by how often a batch of each workload needs it; the share is that
 of the time that a worker has for a batch in the figures of `make bench`. The parts: the pulse, a word written before every
-sample and three more a batch; snapshots of the generators, at most one every 50 ms; the stopwatch, four looks at the clock
-a batch. Verdicts are made only after the trainer has waited for a second in vain, which a calm run never does; what one
-costs is shown all the same.
+sample and three more a batch; snapshots of the generators, at most one every 50 ms, each followed by the question whether
+the worker is to be renewed; the stopwatch, four looks at the clock a batch. Verdicts are made only after the trainer has
+waited for a second in vain, which a calm run never does; what one costs is shown all the same.
 
 Exit status 1 if the share of any workload is above the goal.
 """
@@ -12,6 +12,7 @@ Exit status 1 if the share of any workload is above the goal.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,9 +24,10 @@ from torch.utils.data import default_collate
 from antifreeze.engine.arena.board import Step, create
 from antifreeze.engine.numbers import SeatNo, TicketNo
 from antifreeze.engine.supervise.watchdog import Seen, Watchdog
-from antifreeze.engine.worker.main import SNAPSHOT_S
+from antifreeze.engine.worker.bench import SNAPSHOT_S
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.renewal import Heritage, Renewal
 from antifreeze.engine.worker.stopwatch import Stopwatch
 from datasets import SmallTensors
 from workloads import WORKLOADS, Steady
@@ -51,7 +53,8 @@ def main() -> int:
     workers = figures["facts"]["workers"]
     board = create()
     pulse, stopwatch = board.pulse, Stopwatch(board)
-    randomness = Randomness(Recipe(SmallTensors(), default_collate, True, None, 0, workers, 1))
+    recipe = Recipe(SmallTensors(), default_collate, True, None, 0, workers, 1)
+    randomness, renewal = Randomness(recipe), Renewal(recipe, Heritage(os.getppid(), time.monotonic(), ()))
 
     def tick_for_a_thousand() -> None:
         for position in range(1000):
@@ -87,13 +90,17 @@ def main() -> int:
     sample_s = (seconds_of(tick_for_a_thousand, times=20) - seconds_of(bare_loop, times=20)) / 1000
     batch_s = seconds_of(tick_for_a_batch) - nothing
     stopwatch_s = seconds_of(time_a_batch) - nothing
-    snapshot_s = seconds_of(lambda: board.keep(TicketNo(0), randomness.state()), times=50)
+    renewal_s = seconds_of(renewal.raise_if_due) - nothing
+    snapshot_s = seconds_of(lambda: board.keep(TicketNo(0), randomness.state()), times=50) + renewal_s
     verdict_s = seconds_of(judge) - nothing
     board.close()
     print(
         f"pulse: {sample_s * 1e9:.0f} ns a sample, {batch_s * 1e9:.0f} ns a batch; stopwatch: {stopwatch_s * 1e9:.0f} ns"
     )
-    print(f"snapshot: {snapshot_s * 1e6:.0f} µs, every {SNAPSHOT_S * 1e3:.0f} ms; verdict: {verdict_s * 1e6:.1f} µs")
+    print(
+        f"snapshot: {snapshot_s * 1e6:.0f} µs, every {SNAPSHOT_S * 1e3:.0f} ms, of which {renewal_s * 1e6:.1f} µs for the "
+        f"question of renewal; verdict: {verdict_s * 1e6:.1f} µs"
+    )
     print(f"\n{'workload':<16} {'worker has':>12} {'pulse':>8} {'snapshots':>10} {'together':>9} {'stopwatch':>10}")
     worst = 0.0
     rates = {

@@ -27,11 +27,11 @@ engine.outcomes | engine.supervisor
 engine.hedging
 engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning | engine.staleness
+engine.witness | engine.wording | engine.pinning
 engine.pool
 engine.backends
 engine.worker
-engine.wire | engine.flow | engine.crossing | engine.supervise
+engine.wire | engine.flow | engine.crossing | engine.supervise | engine.staleness
 engine.plan | engine.arena
 observe
 settings | machine | whenimported | resources | engine.numbers

@@ -453,6 +453,39 @@ def start() -> Iterator[Start]:
         os.waitpid(pid, 0)
 
 
+def test_what_a_forked_process_has_copied_is_told_from_what_it_has_got_since() -> None:
+    inherited = bytearray(b"x") * (16 * MB)
+    place = ctypes.addressof(ctypes.c_char.from_buffer(inherited))
+    mappings = [mapping for mapping in machine.private_mappings() if mapping.start <= place < mapping.end]
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            before = machine.memory_since(mappings)
+            inherited[: 8 * MB] = b"y" * (8 * MB)
+            own = bytearray(b"z") * (128 * MB)
+            after = machine.memory_since(mappings)
+            assert before is not None and after is not None and own
+            os.write(theirs, repr([new - old for old, new in zip(before, after, strict=True)]).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    assert len(mappings) == 1
+    with os.fdopen(ours) as answer:
+        grown, copied, own_bytes = eval(answer.read())
+    os.waitpid(pid, 0)
+    assert abs(grown) < MB
+    assert 8 * MB <= copied < 9 * MB
+    assert own_bytes > 64 * MB  # this process may have freed something else meanwhile
+
+
+def test_pages_that_are_written_are_counted_as_faults() -> None:
+    before = machine.faulted_bytes()
+    written = bytearray(b"x") * (64 * MB)
+    assert machine.faulted_bytes() - before > MB  # huge pages come in one go
+    del written
+
+
 def lock_twice() -> None:
     lock = threading.Lock()
     lock.acquire()

@@ -1,6 +1,8 @@
 """Workbenches in this process: tickets in, answers and batches out."""
 
+import os
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,7 @@ from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Work, decode, encode
 from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.renewal import Heritage
 from antifreeze.settings import Policy
 
 Answer = Filled | Failed | Emptied
@@ -36,7 +39,8 @@ class Bench:
     ) -> None:
         recipe = Recipe(dataset, collate_fn, batched, None, seed, 1, None, policy or Policy())
         self.board: Board = boards.create()
-        self.bench = Workbench(recipe, WorkerNo(0), self.board)
+        heritage = Heritage(os.getppid(), time.monotonic(), ())
+        self.bench = Workbench(recipe, WorkerNo(0), self.board, heritage)
         self._forms: dict[int, Form] = {}
         self._tickets = 0
 

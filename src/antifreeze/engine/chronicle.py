@@ -103,6 +103,13 @@ class Chronicle:
         )
         say_counted(f"{lost.exitcode} {cause.what}", line)
 
+    def note_renewal(self, worker: Worker, *, copied_bytes: int) -> None:
+        """A worker stops between two batches, and another goes on there."""
+        what = (
+            f"it had copied {copied_bytes >> 20} MB of the memory that workers share; another goes on where it stopped"
+        )
+        self._ledger.add(Kind.WORKER_RENEWED, what, **_facts(worker, None, None))
+
     def report_stall(
         self,
         worker: Worker,

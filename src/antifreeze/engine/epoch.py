@@ -38,7 +38,7 @@ from antifreeze.engine.supervise.recovery import Recovery
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.supervisor import Supervisor
 from antifreeze.engine.times import Times
-from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Settled, Unfit
+from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Settled, Spent, Unfit
 from antifreeze.engine.witness import Witness
 from antifreeze.errors import InternalError, named
 from antifreeze.observe.accounts import Account
@@ -359,6 +359,10 @@ class Epoch:
         elif isinstance(message, Ended):
             self._orders.take_back(worker, message.ticket)
             outcome = Over()
+        elif isinstance(message, Spent):
+            self._supervisor.renew(worker, copied_bytes=message.copied_bytes)
+            self._note_unsent()  # what was to be done
+            return
         else:
             raise InternalError(f"worker {worker.number} said {message!r}")
         if message.mishaps:

@@ -6,6 +6,7 @@ versions of its tensors. Two descriptions that differ are evidence of a change; 
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -68,7 +69,9 @@ def _checksum(array: Any) -> int:
 
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(thing, torch.Tensor | type):
+    if isinstance(
+        thing, torch.Tensor | type | random.Random
+    ):  # a generator that is drawn from is not changed by anybody
         return
     if type(thing) is dict:
         if len(thing) <= MOST_ITEMS:

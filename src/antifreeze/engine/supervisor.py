@@ -142,6 +142,24 @@ class Supervisor:
             self._orders.confirm_death(worker)
         return None
 
+    def renew(self, worker: Worker, *, copied_bytes: int) -> None:
+        """Have another worker go on where this one, which waits to leave, has stopped."""
+        number = worker.number
+        self._watchdog.forget(worker.seat)
+        if self._pool.hedges.get(number) is worker:
+            self.hedging.dismiss(self._pool.drop_hedge(number))
+        elif number in self._pool.hedges:
+            self.hedging.dismiss(self._pool.promote_hedge(number))
+        else:
+            self._succession.hand_over(worker, lambda: self._retire(worker), self._succession.undone(number))
+            self._pool.await_end(worker)
+        self._chronicle.note_renewal(worker, copied_bytes=copied_bytes)
+
+    def _retire(self, worker: Worker) -> Worker:
+        for ticket in list(worker.leases):
+            self._orders.take_back(worker, ticket)
+        return self._pool.renew(worker.number)
+
     def _run_one_fewer(self) -> None:
         """The machine has run out of memory: as many workers at a time would only do it again."""
         most = self.most_busy or len(self._pool.workers)

@@ -40,6 +40,8 @@ class Kind(StrEnum):
     """Workers are forked although a fork breaks something that they use: the dataset cannot be sent anywhere."""
     WORKER_REPLACED = "worker-replaced"
     """A worker ended, or was stopped, and another does its work again."""
+    WORKER_RENEWED = "worker-renewed"
+    """A worker had copied much of the memory that workers share, by reading it, and another goes on where it stopped."""
     SAMPLE_RETRIED = "sample-retried"
     """A sample failed and was fetched again."""
     SAMPLE_SKIPPED = "sample-skipped"

@@ -27,6 +27,7 @@ from antifreeze.engine.worker import locks
 from antifreeze.engine.worker.birth import set_worker_signals, write_stacks
 from antifreeze.engine.worker.main import run_worker
 from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
+from antifreeze.engine.worker.renewal import Heritage
 from antifreeze.engine.worker.threads import cap_threads
 
 # The exit code of a worker that could not open its recipe: no other of this stem will be able to.
@@ -61,6 +62,7 @@ class Stem:
             cap_threads(self._recipe.worker_threads)
         self._locks = locks.watch()
         gc.freeze()  # collections in workers would touch, and so copy, every page of the dataset
+        self._mappings = machine.private_mappings()
         try:
             while self._serve():
                 pass
@@ -95,11 +97,12 @@ class Stem:
 
     def _fork(self, worker: WorkerNo, seat: SeatNo, channel: int, lifeline: int, board: int) -> None:
         kept = Board.over(os.dup(board)) if self._locks else None
+        heritage = Heritage(os.getpid(), time.monotonic(), self._mappings)
         pid = process.fork()
         if pid == 0:
             if kept is not None:
                 locks.note_on(kept.locks)
-            self._become_worker(worker, channel, lifeline, board)
+            self._become_worker(worker, channel, lifeline, board, heritage)
         for fd in (channel, lifeline, board):
             os.close(fd)
         _lead_group(pid)
@@ -108,7 +111,7 @@ class Stem:
         self._poll.register(pidfd, select.POLLIN)
         self._control.send_all(Born(seat, pid), [pidfd])
 
-    def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int, board: int) -> NoReturn:
+    def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int, board: int, heritage: Heritage) -> NoReturn:
         code = 1
         try:
             _lead_group(0)
@@ -122,7 +125,9 @@ class Stem:
             os.close(lifeline)
             process.die_with(own_lifeline)
             machine.give_own_offsets()
-            body = _WorkerProcess(channel, board, self._recipe, worker, self._control, parent_pid=self._trainer_pid)
+            body = _WorkerProcess(
+                channel, board, self._recipe, worker, self._control, heritage, parent_pid=self._trainer_pid
+            )
             code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
         finally:
             os._exit(code)
@@ -163,6 +168,7 @@ class _WorkerProcess(BaseProcess):
         recipe: Recipe | SealedRecipe,
         worker: WorkerNo,
         control: Channel,
+        heritage: Heritage,
         *,
         parent_pid: int,
     ) -> None:
@@ -173,6 +179,7 @@ class _WorkerProcess(BaseProcess):
         self._recipe = recipe
         self._worker = worker
         self._control = control
+        self._heritage = heritage
 
     def run(self) -> None:
         """The worker's loop."""
@@ -181,7 +188,7 @@ class _WorkerProcess(BaseProcess):
         if recipe is None:
             raise SystemExit(UNFIT)
         with contextlib.closing(Channel(socket.socket(fileno=self._channel), blocking=True)) as channel:
-            run_worker(channel, self._board, recipe, self._worker)
+            run_worker(channel, self._board, recipe, self._worker, self._heritage)
 
 
 def quieten() -> None:

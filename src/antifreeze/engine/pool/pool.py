@@ -124,6 +124,26 @@ class Pool:
         self.workers[number] = self._ask_for(number)
         return self.workers[number]
 
+    def renew(self, number: WorkerNo) -> Worker:
+        """Another worker in the place of one that waits to leave, and is told to. `Gone` says when it is dead."""
+        spent = self.workers[number]
+        # It can have said so before we have heard the stem say that it was born.
+        self.await_birth(spent, deadline=time.monotonic() + VERDICT_DEADLINE_S)
+        self.workers[number] = self._ask_for(number)
+        self._let_go(spent)
+        if not self._is_over(spent):
+            self.send(spent, Leave())
+        return self.workers[number]
+
+    def await_end(self, spent: Worker) -> None:
+        """Wait until one that was told to leave has left; it is killed if it takes too long."""
+        if spent.pidfd is None or self._is_over(spent):
+            return
+        if process.wait_ended([spent.pidfd], deadline=time.monotonic() + VERDICT_DEADLINE_S / 2):
+            self._kill(spent)
+        else:
+            self._note_death(spent)
+
     def change_stem(self, stem: StemHandle) -> None:
         """From now on, workers come from this stem; those that there are stay with theirs."""
         self._lines.add_stem(self._stems.take(stem))
@@ -155,15 +175,9 @@ class Pool:
 
     def dismiss(self, worker: Worker) -> None:
         """Nobody waits for this one any more: it is killed with all that it started. `Gone` says when it is dead."""
-        worker.is_dismissed = True
-        if worker.life is Life.LOST:
-            self._forget(worker)
-            self._happened.append(Gone(worker))
-            return
-        worker.life = after(worker.life, Event.STOP)
-        self._dismissed.append(worker)
-        self._lines.drop_channel(worker)
-        self._kill(worker)
+        self._let_go(worker)
+        if not self._is_over(worker):
+            self._kill(worker)
 
     def ask_to_leave(self) -> None:
         """Tell all workers that nothing more is wanted of them."""
@@ -219,6 +233,16 @@ class Pool:
             with theirs:
                 self.stem.fork_worker(number, seat, theirs, board.segment.fd)
         return worker
+
+    def _let_go(self, worker: Worker) -> None:
+        worker.is_dismissed = True
+        if worker.life is Life.LOST:
+            self._forget(worker)
+            self._happened.append(Gone(worker))
+            return
+        worker.life = after(worker.life, Event.STOP)
+        self._dismissed.append(worker)
+        self._lines.drop_channel(worker)
 
     def _forget(self, worker: Worker) -> None:
         self._lines.drop_channel(worker)

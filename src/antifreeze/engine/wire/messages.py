@@ -124,6 +124,13 @@ class Ended(NamedTuple):
     mishaps: tuple[Mishap, ...] = ()
 
 
+class Spent(NamedTuple):
+    """From a worker: another is to go on from its last snapshot; it does nothing more, and waits to be told to leave."""
+
+    copied_bytes: int
+    """How much of the memory that it shares with others it has copied."""
+
+
 class Fork(NamedTuple):
     """To a stem: bring up this worker; its channel, its lifeline and its board come with the message."""
 
@@ -185,6 +192,7 @@ Message = (
     | Failed
     | Emptied
     | Ended
+    | Spent
     | Fork
     | Kill
     | Born
@@ -204,6 +212,7 @@ _KINDS: tuple[type[Message], ...] = (
     Failed,
     Emptied,
     Ended,
+    Spent,
     Fork,
     Kill,
     Born,

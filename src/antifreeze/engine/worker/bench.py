@@ -26,6 +26,7 @@ from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.renewal import Heritage, Renewal
 from antifreeze.engine.worker.retrace import retrace
 from antifreeze.engine.worker.rewind import Rewinder
 from antifreeze.engine.worker.stopwatch import Stopwatch
@@ -41,7 +42,7 @@ LOOKS_AFTER = 3
 class Workbench:
     """What a worker keeps between tickets: its fetcher, the slots it has mapped, and its board."""
 
-    def __init__(self, recipe: Recipe, worker: WorkerNo, board: Board) -> None:
+    def __init__(self, recipe: Recipe, worker: WorkerNo, board: Board, heritage: Heritage) -> None:
         self._board = board
         self._pulse = board.pulse
         self._snapshot_due = 0.0
@@ -56,6 +57,7 @@ class Workbench:
         self._writer = SlotWriter(results.ResultPickler)
         self.stopwatch = Stopwatch(board)
         self._notices = Notices(board)
+        self._renewal = Renewal(recipe, heritage)
         self._looks_after = 0
         """After so many tickets it is looked whether generators that the dataset holds have been drawn from."""
         try:
@@ -177,7 +179,8 @@ class Workbench:
             self._snapshot_due = math.inf
             return
         self._rewinder.mark(state)
-        self._board.keep(ticket, state)
+        if self._board.keep(ticket, state):
+            self._renewal.raise_if_due()
 
     def _rewind(self) -> bool:
         """Bring the generators back to where they were before the ticket under way; whether that could be done."""

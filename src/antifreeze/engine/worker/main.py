@@ -5,24 +5,27 @@ It talks to the trainer alone, over a channel of its own: no queue, no lock and 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterator
 
 from antifreeze.engine.arena.board import Board
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Begin, Leave, Resume, Work
+from antifreeze.engine.wire.messages import Begin, Leave, Resume, Spent, Work
 from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.renewal import Heritage, Renewed
 from antifreeze.engine.worker.stream_bench import StreamBench
 from antifreeze.errors import InternalError
 
 
-def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo) -> None:
+def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo, heritage: Heritage) -> None:
     """A worker's whole life after its birth as a process."""
-    workbench = (StreamBench if recipe.is_stream else Workbench)(recipe, worker, board)
+    workbench = (StreamBench if recipe.is_stream else Workbench)(recipe, worker, board, heritage)
+    ordered = orders(channel, workbench)
     try:
-        for order, descriptors in orders(channel, workbench):
+        for order, descriptors in ordered:
             if isinstance(order, Begin):
                 workbench.begin_pass(order)
                 continue
@@ -37,6 +40,11 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo)
             workbench.rest()
     except ChannelClosed:
         return
+    except Renewed as renewed:
+        with contextlib.suppress(ChannelClosed):
+            channel.send_all(Spent(renewed.copied_bytes))
+            for _ in ordered:
+                pass  # until the trainer says to leave: nobody is to find a process gone while his own code runs
     finally:
         workbench.stopwatch.write()
 

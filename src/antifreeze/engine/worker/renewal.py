@@ -1,0 +1,90 @@
+"""A worker that has copied too much of its stem's memory leaves, so that a fresh one goes on in its place (decision 13).
+
+It leaves between two tickets, right after a snapshot. Only a worker that leaves nothing behind may do so: one that has
+threads or processes of its own, or whose dataset has changed since its birth, stays.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from antifreeze import machine
+from antifreeze.engine import staleness
+from antifreeze.engine.supervise.growth import Growth
+from antifreeze.engine.worker.recipe import Recipe
+
+
+class Renewed(BaseException):
+    """Raised between two tickets: the worker is to be renewed. (No `Exception`: those are the user's.)"""
+
+    def __init__(self, copied_bytes: int) -> None:
+        super().__init__(copied_bytes)
+        self.copied_bytes = copied_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Heritage:
+    """What a worker has from its stem."""
+
+    stem_pid: int
+    forked_at: float
+    """On the monotonic clock, which they share."""
+    mappings: Sequence[machine.Mapping]
+    """Memory that was the stem's when it was ready to fork."""
+
+
+class Renewal:
+    """Knows when a worker is to leave."""
+
+    def __init__(self, recipe: Recipe, heritage: Heritage) -> None:
+        self._recipe = recipe
+        self._heritage = heritage
+        self._growth: Growth | None = None
+        self._traits: dict[str, Any] = {}
+        self._enough_bytes = 0.0
+        """So much must have been faulted in before anything dearer is done."""
+
+    def raise_if_due(self) -> None:
+        """To be called between tickets, from the first one on, when a snapshot has just been kept."""
+        if machine.faulted_bytes() < self._enough_bytes:
+            return
+        try:
+            self._look()
+        except Exception:  # whatever an object of the user's does when it is looked at: then the worker stays as it is
+            self._enough_bytes = math.inf
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._growth is None:
+            waited_s = machine.waited_for_processor_s()  # a busy machine makes no birth dearer
+            self._growth = Growth(now=now, birth_s=max(0.0, now - self._heritage.forked_at - waited_s))
+            self._traits = self._describe()
+        elif now < self._growth.next_look:
+            return
+        else:
+            began_s = time.thread_time()  # not by the clock: on a busy machine, all that follows takes longer, too
+            memory = None if self._must_stay() else machine.memory_since(self._heritage.mappings)
+            if memory is None:
+                self._enough_bytes = math.inf
+                return
+            if self._growth.note(memory, now=now, took_s=time.thread_time() - began_s):
+                raise Renewed(self._growth.copied_bytes)
+        self._enough_bytes = machine.faulted_bytes() + self._growth.bytes_between_looks
+
+    def _must_stay(self) -> bool:
+        return (
+            os.getppid() != self._heritage.stem_pid  # it is gone, and the next would have the dataset as it is now
+            or threading.active_count() > 1  # a process that ends waits for its threads and its children
+            or bool(multiprocessing.active_children())
+            or staleness.difference(self._traits, self._describe()) is not None
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        return staleness.describe([self._recipe.dataset, self._recipe.collate_fn])

@@ -1,0 +1,138 @@
+"""Workers that copy the stem's memory by reading it are renewed; nobody notices, but for the memory that is not used."""
+
+import contextlib
+import os
+import random
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from antifreeze.engine.supervise import growth
+from antifreeze.observe.ledger import Kind
+from drop_in.harness import TORCH, Way, our_way, seed_all, tidy_up, torch_may_fork
+
+pytestmark = [pytest.mark.usefixtures("not_for_torch"), pytest.mark.deadline(120)]
+
+TEXTS, BATCH = 300_000, 4_000
+OPTIONS: dict[str, Any] = {"batch_size": BATCH, "num_workers": 2}
+
+
+class Captions(Dataset[Any]):
+    """Reads a text, of which there are 80 MB, and draws from every kind of generator."""
+
+    def __init__(self) -> None:
+        self.texts = [f"caption {number} " + "x" * 200 for number in range(TEXTS)]
+        self.held = np.random.default_rng(7)
+        self.drawn = random.Random(5)
+
+    def __len__(self) -> int:
+        return TEXTS
+
+    def __getitem__(self, index: int) -> float:
+        drawn = random.random() + np.random.random() + self.held.random() + self.drawn.gauss() + torch.rand(()).item()
+        return len(self.texts[index]) + drawn
+
+
+class Counting(Captions):
+    """Counts its samples, for reasons of its own."""
+
+    count = 0
+
+    def __getitem__(self, index: int) -> float:
+        self.count += 1
+        return len(self.texts[index]) + self.count
+
+
+kept: dict[int, bytes] = {}
+
+
+class Keeping(Dataset[Any]):
+    """Keeps 75 MB that it has made itself, where nobody looks."""
+
+    def __len__(self) -> int:
+        return TEXTS
+
+    def __getitem__(self, index: int) -> int:
+        kept[index] = bytes(500)
+        return len(kept[index])
+
+
+class Stream(IterableDataset[Any]):
+    def __init__(self) -> None:
+        self.texts = Captions().texts
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        assert worker is not None
+        for index in range(worker.id, TEXTS, worker.num_workers):
+            yield len(self.texts[index])
+
+
+def private_bytes() -> int:
+    """Of the largest process that belongs to this one; each must be there for as long as it is looked at."""
+    return max(process.memory_full_info().uss for process in psutil.Process().children(recursive=True))
+
+
+def read(loader: Any, *, epochs: int = 1) -> tuple[list[torch.Tensor], int]:
+    """All batches, and by how much the largest of the processes has grown meanwhile."""
+    batches, sizes = [], []
+    for _ in range(epochs):
+        for batch in loader:
+            batches.append(batch.clone())
+            sizes.append(private_bytes())
+    return batches, max(sizes) - sizes[0]
+
+
+def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(way: Way) -> None:
+    dataset = Captions()
+    seed_all()
+    loader = way.make(dataset, **OPTIONS, persistent_workers=True)
+    ours, grown_bytes = read(loader, epochs=2)
+    assert loader.ledger.counts[Kind.WORKER_RENEWED] >= 2
+    assert loader.ledger.counts.keys() <= {Kind.WORKER_RENEWED, Kind.DOUBT}
+    assert grown_bytes < 28 << 20  # without renewal: half of the texts
+    seed_all()
+    with torch_may_fork():
+        calm = TORCH.make(dataset, **OPTIONS, persistent_workers=True, multiprocessing_context="fork")
+        expected = [batch.clone() for _ in range(2) for batch in calm]
+    del calm
+    tidy_up()
+    assert [number for number, pair in enumerate(zip(ours, expected, strict=True)) if not pair[0].equal(pair[1])] == []
+
+
+def test_renewals_among_kills_cost_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "FLOOR_BYTES", 256 << 10)  # for the workers, who inherit it
+    monkeypatch.setattr(growth, "SHARE", 0.0)
+    monkeypatch.setattr(growth, "LIVES", 0)
+    monkeypatch.setattr(growth, "PAUSES", 0)
+    dataset, options = Captions(), {**OPTIONS, "batch_size": 200, "sampler": range(TEXTS // 2)}
+    seed_all()
+    loader = our_way("grown").make(dataset, **options)
+    iterator, chance, ours, kills = iter(loader), random.Random(11), [], 0
+    for batch in iterator:
+        ours.append(batch.clone())
+        if chance.random() < 0.05:
+            with contextlib.suppress(ProcessLookupError):  # dead already, and not noticed yet: that was no kill
+                os.kill(chance.choice(iterator._workers).pid, signal.SIGKILL)
+                kills += 1
+    seed_all()
+    with torch_may_fork():
+        expected = [batch.clone() for batch in TORCH.make(dataset, **options, multiprocessing_context="fork")]
+    tidy_up()
+    assert [number for number, pair in enumerate(zip(ours, expected, strict=True)) if not pair[0].equal(pair[1])] == []
+    assert kills > 15
+    assert loader.ledger.counts[Kind.WORKER_RENEWED] > 10
+
+
+@pytest.mark.parametrize("dataset", [Counting, Keeping, Stream])
+def test_a_worker_that_would_not_go_on_where_it_stopped_stays(way: Way, dataset: type[Any]) -> None:
+    loader = way.make(dataset(), **OPTIONS)
+    batches, _ = read(loader)
+    assert sum(len(batch) for batch in batches) == TEXTS
+    assert Kind.WORKER_RENEWED not in loader.ledger.counts

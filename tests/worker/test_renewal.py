@@ -1,0 +1,113 @@
+"""Which workers leave when they have copied enough, and which stay whatever they have copied."""
+
+import functools
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from torch.utils.data import default_collate
+
+from antifreeze import machine
+from antifreeze.engine.worker import renewal
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.renewal import Heritage, Renewal, Renewed
+from antifreeze.machine import Memory
+
+MB = 1 << 20
+LOOKS = 10
+
+
+class Texts:
+    def __init__(self) -> None:
+        self.count = 0
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """This process copies 4 MB between any two looks; the list is as long as the number of looks."""
+    seen: list[int] = []
+
+    def look(_: Any) -> Memory:
+        seen.append(len(seen))
+        return Memory(100 * MB, 4 * MB * len(seen), 0)
+
+    monkeypatch.setattr(machine, "memory_since", look)
+    monkeypatch.setattr(machine, "faulted_bytes", functools.partial(next, itertools.count(0, 100 * MB)))
+    clock = SimpleNamespace(monotonic=lambda: 1.0 + len(seen), thread_time=lambda: 0.0)  # a look a second
+    monkeypatch.setattr(renewal, "time", clock)
+    return seen
+
+
+def is_renewed(dataset: Any, *, stem_pid: int | None = None, between: Callable[[], object] = lambda: None) -> bool:
+    recipe = Recipe(dataset, default_collate, True, None, 0, 1, None)
+    worker = Renewal(recipe, Heritage(stem_pid or os.getppid(), 1.0, ()))
+    try:
+        for _ in range(LOOKS):
+            worker.raise_if_due()
+            between()
+    except Renewed:
+        return True
+    return False
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_worker_that_copies_and_copies_leaves() -> None:
+    assert is_renewed(Texts())
+
+
+def test_the_first_ticket_is_always_done(copies: list[int]) -> None:
+    worker = Renewal(Recipe(Texts(), default_collate, True, None, 0, 1, None), Heritage(os.getppid(), 0.0, ()))
+    worker.raise_if_due()
+    assert copies == []
+
+
+def test_a_worker_whose_dataset_has_changed_stays_and_is_looked_at_no_more(copies: list[int]) -> None:
+    dataset = Texts()
+
+    def count() -> None:
+        dataset.count += 1
+
+    assert not is_renewed(dataset, between=count)
+    assert copies == []
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_worker_without_a_stem_stays() -> None:
+    assert not is_renewed(Texts(), stem_pid=os.getpid())
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_worker_with_a_thread_stays() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        assert not is_renewed(Texts())
+    finally:
+        done.set()
+        thread.join()
+
+
+class Shy(Texts):
+    """Does not like to be looked at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_dataset_that_cannot_be_looked_at_is_no_error() -> None:
+    assert not is_renewed(Shy())
+
+
+def test_where_the_kernel_does_not_tell_workers_stay(monkeypatch: pytest.MonkeyPatch, copies: list[int]) -> None:
+    monkeypatch.setattr(machine, "memory_since", copies.append)
+    assert not is_renewed(Texts())
+    assert len(copies) == 1
