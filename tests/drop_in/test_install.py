@@ -5,7 +5,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
-import torch.utils.data.dataloader as torch_module
 
 from drop_in.datasets import Augmented, Numbers
 from drop_in.harness import SELFTEST, TORCH, TorchLoader, Way, assert_identical, observe, our_way, tidy_up
@@ -115,15 +114,3 @@ def test_antifreeze_0_switches_everything_off(usage: Usage, monkeypatch: pytest.
     assert isinstance(batches._workers[0], BaseProcess)
     assert [int(batch) for batch in batches] == [0, 1, 2]
     assert not any(record["engine"] == "antifreeze" for record in usage())
-
-
-@pytest.mark.deadline(40)
-def test_require_turns_a_fallback_into_an_error_that_names_its_reason(ours: Way) -> None:
-    """Iterable datasets are not on our engine yet; when they are, take something else that is not."""
-
-    class Stream(torch_module.IterableDataset):  # type: ignore[name-defined, misc]
-        def __iter__(self) -> Any:
-            return iter(range(3))
-
-    with pytest.raises(RuntimeError, match="iterable"):
-        list(ours.make(Stream()))
