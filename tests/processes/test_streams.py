@@ -145,3 +145,22 @@ def test_a_stream_that_can_say_where_it_is_is_not_read_again_from_the_start(tmp_
     assert numbers == [(worker, number) for worker in (0, 1) for number in range(150)]
     assert dataset.read[0] == 150
     assert 150 < dataset.read[1] < 220
+
+
+class Forgetful(Resumable):
+    """As Hugging Face's: what waits in its buffer is not in its state."""
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place + 3}
+
+
+Forgetful.__module__ = "datasets.iterable_dataset"
+
+
+def test_a_stream_whose_state_is_known_to_leave_items_out_is_read_again_from_the_start(tmp_path: Path) -> None:
+    dataset = Forgetful(tmp_path, 150, 150)
+    dataset.fatal = {(1, 120): 1}
+    batches = passes_of(our_way("grown").make, dataset, 1, batch_size=5)
+    numbers = sorted((int(worker), int(number)) for batch in batches[0] for worker, number in batch.tolist())
+    assert numbers == [(worker, number) for worker in (0, 1) for number in range(150)]
+    assert dataset.read[1] == 121 + 150

@@ -199,7 +199,13 @@ class StreamPlace:
         self._randomness.restore(generators)
 
 
+# Packages whose state leaves out the items in a shuffle buffer: they would be lost. Such a stream is read again.
+_FORGETFUL = ("datasets",)
+
+
 def _has_state(thing: Any) -> bool:
+    if type(thing).__module__.partition(".")[0] in _FORGETFUL:
+        return False
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
