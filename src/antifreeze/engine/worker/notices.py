@@ -24,11 +24,19 @@ class Notices:
 
     def __init__(self, board: Board) -> None:
         self._words = board.notices
+        self._shares_itself_out: bool | None = None
 
     @property
     def has_asked(self) -> bool:
         """Whether the dataset, or worker_init_fn, has asked which worker this is."""
         return bool(self._words[0])
+
+    @property
+    def shares_itself_out(self) -> bool:
+        """Whether it had asked by the time its first item was there; who asks later, for a message, say, does not share."""
+        if self._shares_itself_out is None:
+            self._shares_itself_out = self.has_asked
+        return self._shares_itself_out
 
     def note_asked(self) -> None:
         """It has."""
@@ -81,5 +89,5 @@ def _plain_info(facts: dict[str, Any]) -> WorkerInfo:
 def shared_out(items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> Iterator[Any]:
     """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out."""
     for number, item in enumerate(items):
-        if notices.has_asked or number % workers == worker:
+        if notices.shares_itself_out or number % workers == worker:
             yield item
