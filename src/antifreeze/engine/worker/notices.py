@@ -42,6 +42,10 @@ class Notices:
         """It has."""
         self._words[0] = 1
 
+    def forget_first(self) -> None:
+        """A pass begins, and its first item is still to come."""
+        self._words[1] = 0
+
     def note_first(self, item: Any) -> None:
         """The first item of this worker's stream."""
         try:
