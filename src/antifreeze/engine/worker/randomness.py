@@ -54,7 +54,9 @@ class Randomness:
     def held_state(self) -> bytes:
         """The state of those alone; empty if there are none, or one does not show it."""
         try:
-            return pickle.dumps(self._held, 5) if self._held else b""
+            return (
+                pickle.dumps({path: _comparable(each) for path, each in self._held.items()}, 5) if self._held else b""
+            )
         except Exception:  # of a generator of the user's own kind
             return b""
 
@@ -86,8 +88,16 @@ class Randomness:
         self._is_quick = len(seen) <= FEW_OBJECTS
 
 
+def _comparable(generator: Any) -> Any:
+    """Whose pickle says nothing but its state; that of torch's has an address in it."""
+    return _raw(generator.get_state()) if isinstance(generator, torch.Generator) else generator
+
+
 def _torch_state() -> bytearray:
-    state = torch.get_rng_state()
+    return _raw(torch.get_rng_state())
+
+
+def _raw(state: torch.Tensor) -> bytearray:
     raw = bytearray(state.numel())
     torch.frombuffer(raw, dtype=torch.uint8).copy_(state)
     return raw
