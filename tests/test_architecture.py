@@ -21,6 +21,7 @@ __main__ | bootstrap
 cli
 antifreeze
 loader | install | packing
+adoption
 iterator
 engine.epoch
 engine.outcomes | engine.supervisor

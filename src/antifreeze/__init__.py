@@ -31,6 +31,7 @@ The path of a batch, and where to read about each step:
     resources.py         per_worker: a resource that every process opens for itself
     settings/            every option, checked
     install.py           the engine behind loaders that others build
+    adoption.py          a loader of ours that a library takes apart stays ours
     bootstrap/, cli/     `antifreeze run`
     errors.py            every exception
 

@@ -30,6 +30,7 @@ DISEASES = {
     "AF501": "copied-generator",
     "AF502": "unsharded-stream",
     "AF503": "stale-dataset",
+    "AF504": "unrepeatable-stream",
 }
 
 

@@ -14,6 +14,8 @@ This file is loaded at the start of every Python process under `antifreeze run`,
 
 from __future__ import annotations
 
+import sys
+
 from antifreeze.whenimported import say_and_go_on, when_imported
 
 TYPE_CHECKING = False
@@ -43,9 +45,13 @@ def install_when_imported() -> None:
 
 
 def uninstall() -> None:
-    """Give torch its own iterator back. Iterators that exist go on as they are."""
+    """Give torch its own iterator back. Iterators that exist go on as they are, and loaders of our class stay ours."""
     global _is_wanted, _torchs_own
     _is_wanted = False
+    if "antifreeze.adoption" in sys.modules:
+        from antifreeze.adoption import forget
+
+        forget()
     if _torchs_own is None:
         return
     from torch.utils.data import dataloader

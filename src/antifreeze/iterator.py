@@ -147,7 +147,7 @@ class Iterator(_Stock):
             worker_init_fn=self._worker_init_fn,
             base_seed=int(self._base_seed),
             num_workers=loader.num_workers,
-            worker_threads=getattr(loader, "worker_threads", 1),
+            worker_threads=options.worker_threads,
             policy=options.policy,
             is_stream=self._dataset_kind == dataloader._DatasetKind.Iterable,
             drop_last=loader.drop_last,
@@ -252,9 +252,14 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
     if iterator_type is not Iterator:
         return f"{iterator_type.__qualname__} brings an iterator of its own"
     context = loader.multiprocessing_context
-    if context is not None and type(context) not in _STANDARD_CONTEXTS:
+    is_default = context is None or context in _DEFAULT_CONTEXTS
+    if not is_default and type(context) not in _STANDARD_CONTEXTS:
         return f"multiprocessing_context is a {type(context).__qualname__}"
     return None
+
+
+# fastai gives a module, whose functions are those of the default context.
+_DEFAULT_CONTEXTS = (multiprocessing, torch.multiprocessing)
 
 
 _STANDARD_CONTEXTS = tuple(

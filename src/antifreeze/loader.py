@@ -10,6 +10,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from antifreeze import adoption
 from antifreeze.errors import ConfigError
 from antifreeze.iterator import Iterator
 from antifreeze.observe.accounts import account_of
@@ -134,6 +135,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         )
         if mode() is not Mode.OFF:
             options_of(self)  # one that cannot work is said now
+            adoption.remember(self)
 
     @property
     def ledger(self) -> Ledger:

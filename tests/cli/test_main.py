@@ -19,7 +19,7 @@ def test_it_knows_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"antifreeze {antifreeze.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["fly"], ["run"], ["run", "-m", "package"], ["demo", "quickly"]])
+@pytest.mark.parametrize("words", [["fly"], ["run"], ["run", "-m"], ["run", "-m", "--stats"], ["demo", "quickly"]])
 def test_what_it_does_not_understand_is_usage_and_status_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,60 @@ def test_everything_after_the_script_belongs_to_the_script(run_script: RunScript
     assert told(run_script(script, *WORDS, via="antifreeze"))["argv"] == [str(script), *WORDS]
 
 
+def run_in(folder: Path, *words: str) -> Ended:
+    """As a user types it in this folder."""
+    ended = subprocess.run(
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=20, check=False
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr, 0.0)
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A folder with the package `pack`, which has a module that tells, and can be run itself."""
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").touch()
+    (tmp_path / "pack" / "beside.py").touch()
+    for name in ("tell", "__main__"):
+        (tmp_path / "pack" / f"{name}.py").write_text(
+            f"from . import beside\n{TELL}\nassert {IS_HOOKED} or 'plain' in sys.argv"
+        )
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["pack.tell", "pack"])
+def test_a_module_sees_what_it_would_see_without_us(package: Path, name: str) -> None:
+    ours = told(run_in(package, "-m", "antifreeze", "run", "--stats", "-m", name, "a", "-m", "--retry"))
+    plain = told(run_in(package, "-m", name, "plain"))
+    assert ours.pop("argv") == [plain.pop("argv")[0], "a", "-m", "--retry"]
+    assert ours.pop("sitecustomize") == str(run.BOOTSTRAP / "sitecustomize.py")
+    assert plain.pop("sitecustomize") is None
+    assert ours == plain
+    assert ours["spec"] in ("pack.tell", "pack.__main__")
+    assert ours["path"][0] == str(package)
+
+
+@pytest.mark.parametrize(
+    ("words", "own"),
+    [
+        (["-m", "pack", "-m", "x"], ["-m", "pack"]),
+        (["-mpack", "-h"], ["-mpack"]),
+        (["--retry", "2", "-m", "pack", "--", "x"], ["--retry", "2", "-m", "pack"]),
+        (["train.py", "-m", "pack"], ["train.py"]),
+        (["--max-lost", "2", "train.py"], ["--max-lost", "2", "train.py"]),
+        (["-m"], ["-m"]),
+    ],
+)
+def test_what_follows_the_script_or_the_module_is_not_ours(words: list[str], own: list[str]) -> None:
+    assert run.part_from_script(["run", *words]) == (["run", *own], words[len(own) :])
+
+
+def test_a_module_that_does_not_exist_is_pythons_own_error(package: Path) -> None:
+    ours, plain = run_in(package, "-m", "antifreeze", "run", "-m", "pack.no"), run_in(package, "-m", "pack.no")
+    assert (ours.returncode, ours.stderr) == (plain.returncode, plain.stderr)
+    assert ours.returncode == 1
+
+
 def test_flags_of_the_interpreter_are_passed_on(run_script: RunScript, tmp_path: Path) -> None:
     (tmp_path / "tell.py").write_text(TELL)
     ended = subprocess.run(

@@ -3,7 +3,9 @@
 import copy
 import gc
 import inspect
+import os
 import pickle
+import signal
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from torch.utils.data.dataloader import (
 )
 
 from drop_in.datasets import Backwards, Numbers, PlainBatches
-from drop_in.harness import Maker, TorchLoader, Way, assert_same, our_class, our_way, outcome
+from drop_in.harness import SELFTEST, Maker, TorchLoader, Way, assert_same, our_class, our_way, outcome
 from leftovers import wait_until
 
 
@@ -115,6 +117,32 @@ def test_length_and_attributes_read_as_torchs(options: dict[str, Any]) -> None:
     assert_same(our_way("grown"), case)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_numbers_read_back_as_plain_numbers(workers: int) -> None:
+    """accelerate gives what it reads to the constructor of another loader."""
+
+    def seen(cls: type[Any]) -> Any:
+        loader = cls(Numbers(4), num_workers=workers)
+        return {name: getattr(loader, name) for name in ("num_workers", "prefetch_factor", "batch_size", "timeout")}
+
+    theirs, mine = seen(TorchLoader), seen(our_class())
+    assert mine == theirs
+    assert {name: type(value) for name, value in mine.items()} == {name: type(value) for name, value in theirs.items()}
+    assert (mine["prefetch_factor"] is None) == (workers == 0)
+
+
+@pytest.mark.filterwarnings("default:This DataLoader will create")
+def test_too_many_workers_are_warned_of_in_torchs_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    said = []
+    for cls in (TorchLoader, our_class()):
+        with pytest.warns(UserWarning, match="excessive worker creation might get DataLoader running slow") as warned:
+            cls(Numbers(4), num_workers=3)
+        said.append([str(warning.message) for warning in warned])
+    assert said[0] == said[1]
+    assert len(said[1]) == 1
+
+
 def test_contexts_read_back_as_contexts() -> None:
     for name in ("fork", "spawn", "forkserver"):
         loader = our_class()(Numbers(2), num_workers=1, multiprocessing_context=name)
@@ -211,6 +239,52 @@ def test_a_loader_that_was_iterated_can_still_be_pickled_and_copied(ours: Way) -
         return list(pickle.loads(pickle.dumps(loader))), list(copy.copy(loader))
 
     assert_same(ours, case)
+
+
+def test_a_loader_that_keeps_its_workers_is_as_hard_to_pickle_as_torchs(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        loader = make(Numbers(4), persistent_workers=True)
+        list(loader)
+        _, (refusal, _, _) = outcome(lambda: pickle.dumps(loader))
+        loader._iterator = None
+        return refusal, list(pickle.loads(pickle.dumps(loader)))
+
+    assert assert_same(ours, case)[0] is NotImplementedError
+
+
+def test_a_loop_inside_a_loop_over_the_same_loader_is_another_pass(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        loader = make(Numbers(3))
+        return [(int(outer), [int(inner) for inner in loader]) for outer in loader]
+
+    assert_same(ours, case)
+
+
+def test_workers_answer_as_processes_after_their_iterator_is_gone(ours: Way) -> None:
+    batches = iter(ours.make(Numbers(8)))
+    next(batches)
+    workers = batches._workers
+    del batches
+    gc.collect()
+    for worker in workers:
+        worker.terminate()  # as ultralytics does, of a worker that may be gone
+        worker.join(5)
+    assert [worker.is_alive() for worker in workers] == [False, False]
+    assert all(isinstance(worker.pid, int) and worker.exitcode is not None for worker in workers)
+
+
+def test_no_signal_of_the_program_is_handled_by_us(ours: Way) -> None:
+    """Lightning under Slurm uses SIGUSR1, and torch SIGCHLD."""
+    names = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGCHLD")
+
+    def handlers() -> list[Any]:
+        return [signal.getsignal(getattr(signal, name)) for name in names]
+
+    before = handlers()
+    batches = iter(ours.make(Numbers(4)))
+    next(batches)
+    assert SELFTEST or handlers() == before  # torch has one of its own for SIGCHLD
+    list(batches)
 
 
 class Subclass(our_class()):  # type: ignore[misc]

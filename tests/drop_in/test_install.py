@@ -1,6 +1,5 @@
 """`install()` and `antifreeze run` put the engine behind loaders that others build."""
 
-import multiprocessing.context
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -115,12 +114,3 @@ def test_antifreeze_0_switches_everything_off(usage: Usage, monkeypatch: pytest.
     assert isinstance(batches._workers[0], BaseProcess)
     assert [int(batch) for batch in batches] == [0, 1, 2]
     assert not any(record["engine"] == "antifreeze" for record in usage())
-
-
-@pytest.mark.deadline(40)
-def test_require_turns_a_fallback_into_an_error_that_names_its_reason(ours: Way) -> None:
-    class Theirs(multiprocessing.context.ForkContext):
-        """A context that another library brings."""
-
-    with pytest.raises(RuntimeError, match=r"multiprocessing_context is a .*Theirs"):
-        list(ours.make([1, 2, 3], multiprocessing_context=Theirs()))

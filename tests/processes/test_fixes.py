@@ -49,6 +49,17 @@ class Whole(IterableDataset[int]):
         return iter(range(30))
 
 
+class AsksLate(IterableDataset[int]):
+    """Reads the whole of its items, and mentions its worker in the midst of them."""
+
+    def __iter__(self) -> Iterator[int]:
+        for number in range(30):
+            if number == 15:
+                info = get_worker_info()
+                assert info is not None and info.id < 2
+            yield number
+
+
 class Parts(IterableDataset[int]):
     """Knows."""
 
@@ -147,6 +158,11 @@ def test_a_stream_that_shares_itself_out_is_left_alone(fix: tuple[str, ...]) -> 
     loader = loader_of(Parts(), fix=fix)
     assert sorted(items_of(loader)) == list(range(30))
     assert doubts_of(loader) == []
+
+
+def test_a_stream_that_asks_who_it_is_after_its_first_item_is_shared_out_to_the_end() -> None:
+    loader = loader_of(AsksLate(), persistent_workers=True, fix=("shard",))
+    assert [sorted(items_of(loader)) for _ in range(2)] == [list(range(30))] * 2
 
 
 def test_streams_that_differ_are_not_accused() -> None:

@@ -145,3 +145,51 @@ def test_a_stream_that_can_say_where_it_is_is_not_read_again_from_the_start(tmp_
     assert numbers == [(worker, number) for worker in (0, 1) for number in range(150)]
     assert dataset.read[0] == 150
     assert 150 < dataset.read[1] < 220
+
+
+class Unrepeatable(Stream):
+    """As webdataset's shuffle without a seed: begins with another item in every process."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield torch.full((4,), float(os.getpid()))
+        yield from super().__iter__()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize(("cls", "expected"), [(Stream, []), (Unrepeatable, ["AF504 unrepeatable-stream"])])
+def test_a_stream_that_gives_other_items_when_it_is_read_again_is_named(
+    tmp_path: Path, cls: type[Stream], expected: list[str], kept: bool
+) -> None:
+    dataset = cls(tmp_path, 12, 12)
+    dataset.fatal = {(1, 7): 1}
+    loader = our_way("grown").make(dataset, num_workers=2, batch_size=2, persistent_workers=kept)
+    for _ in range(2):
+        list(loader)
+    assert [record.what.split(":")[0] for record in loader.ledger if record.kind == "doubt"] == expected
+
+
+def test_a_stream_that_is_read_for_the_first_time_by_another_worker_is_not_accused(tmp_path: Path) -> None:
+    loader = our_way("grown").make(Unrepeatable(tmp_path, 12, 12), num_workers=2, batch_size=2, persistent_workers=True)
+    list(loader)
+    os.kill(loader._iterator._workers[1].pid, signal.SIGKILL)
+    list(loader)
+    assert [record.what for record in loader.ledger if record.kind == "doubt"] == []
+
+
+class Forgetful(Resumable):
+    """As Hugging Face's: what waits in its buffer is not in its state."""
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place + 3}
+
+
+Forgetful.__module__ = "datasets.iterable_dataset"
+
+
+def test_a_stream_whose_state_is_known_to_leave_items_out_is_read_again_from_the_start(tmp_path: Path) -> None:
+    dataset = Forgetful(tmp_path, 150, 150)
+    dataset.fatal = {(1, 120): 1}
+    batches = passes_of(our_way("grown").make, dataset, 1, batch_size=5)
+    numbers = sorted((int(worker), int(number)) for batch in batches[0] for worker, number in batch.tolist())
+    assert numbers == [(worker, number) for worker in (0, 1) for number in range(150)]
+    assert dataset.read[1] == 121 + 150

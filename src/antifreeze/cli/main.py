@@ -19,6 +19,7 @@ COMMANDS = (run, demo)
 START_HERE = """\
 start here:
   antifreeze run train.py --epochs 3       your script as it is, every loader in it on our engine
+  antifreeze run -m package.train          the same for a module
   antifreeze run --retry 2 train.py        samples that fail are tried again first; more: antifreeze run --help
   antifreeze demo                          see it work: no data, no GPU, under a minute
   python -m antifreeze run train.py        the same where `antifreeze` is not on PATH

@@ -1,8 +1,9 @@
 """`antifreeze run [options] SCRIPT [args]`: an unmodified script, every loader in it on our engine.
 
-This process becomes `python SCRIPT [args]`, with a directory of ours at the front of PYTHONPATH. So the script's
-`__main__`, `sys.argv`, exit status and tracebacks are its own, and the Python processes that it starts get the engine as
-well. What happens in them is in `bootstrap/sitecustomize.py`. The options of `run` are environment variables to them.
+This process becomes `python SCRIPT [args]`, or `python -m MODULE [args]`, with a directory of ours at the front of
+PYTHONPATH. So the script's `__main__`, `sys.argv`, exit status and tracebacks are its own, and the Python processes that it
+starts get the engine as well. What happens in them is in `bootstrap/sitecustomize.py`. The options of `run` are environment
+variables to them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from antifreeze.settings import environment, mode, read_variable
 
 NAME = "run"
 HELP = "run a script, every loader in it on our engine"
+MODULE = "-m"
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "bootstrap"
 
 
@@ -58,13 +60,17 @@ FLAGS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "antifreeze run [options] SCRIPT [arguments of the script]"
+    parser.usage = "antifreeze run [options] (SCRIPT | -m MODULE) [arguments of the script]"
     for flag in FLAGS:
         if flag.metavar is None:
             parser.add_argument(flag.name, action="store_const", const=flag.means, help=flag.help)
         else:
             parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help)
-    parser.add_argument("script", metavar="SCRIPT", help="a Python file; all that follows it belongs to the script")
+    program = parser.add_mutually_exclusive_group(required=True)
+    program.add_argument(
+        "script", metavar="SCRIPT", nargs="?", help="a Python file; all that follows it belongs to the script"
+    )
+    program.add_argument(MODULE, dest="module", metavar="MODULE", help="a module, as in python -m MODULE; likewise")
 
 
 def part_from_script(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -72,20 +78,24 @@ def part_from_script(words: Sequence[str]) -> tuple[list[str], list[str]]:
     if not words or words[0] != NAME:
         return list(words), []
     with_value = {flag.name for flag in FLAGS if flag.metavar is not None}
-    script = 1
-    while script < len(words) and words[script].startswith("-"):
-        script += 2 if words[script] in with_value else 1
-    return list(words[: script + 1]), list(words[script + 1 :])
+    last = 1
+    while last < len(words) and words[last].startswith("-") and not words[last].startswith(MODULE):
+        last += 2 if words[last] in with_value else 1
+    if words[last : last + 1] == [MODULE]:  # and its name is the next word
+        last += 1
+    return list(words[: last + 1]), list(words[last + 1 :])
 
 
 def execute(arguments: argparse.Namespace) -> NoReturn:
     mode()  # a bad ANTIFREEZE is said now, not by the script's first import of torch
     environ = {**os.environ, **as_variables(arguments)}
     environment(environ)  # likewise
-    check_runnable(Path(arguments.script))
+    if arguments.module is None:
+        check_runnable(Path(arguments.script))
     check_hook_reaches_python()
+    program = [arguments.script] if arguments.module is None else [MODULE, arguments.module]
     become(
-        [sys.executable, *interpreter_flags(), arguments.script, *arguments.script_arguments],
+        [sys.executable, *interpreter_flags(), *program, *arguments.script_arguments],
         environ=with_hook(environ),
     )
 

@@ -33,7 +33,7 @@ from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, Stem
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.succession import Succession
-from antifreeze.engine.supervise.doubts import doubts_about
+from antifreeze.engine.supervise.doubts import doubts_about, doubts_about_repeating
 from antifreeze.engine.supervise.recovery import Recovery
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.supervisor import Supervisor
@@ -92,14 +92,14 @@ class Epoch:
         )
         self._chronicle = Chronicle(account.ledger, watchdog, witness)
         self._outcomes = Outcomes(pool, arena, self._chronicle)
-        succession = Succession(
+        self._succession = Succession(
             self._orders, self._delivery, self._chronicle, is_stream=is_stream, replays=options.replay
         )
         self._supervisor = Supervisor(
             pool,
             self._orders,
             self._delivery,
-            succession,
+            self._succession,
             recovery=Recovery(workers=workers),
             watchdog=watchdog,
             witness=witness,
@@ -135,6 +135,7 @@ class Epoch:
             self._throw_away(arrival)
         self._losses.begin()
         self._plan.begin(next_index)
+        self._succession.begin_pass(self._plan.next_number)
         if self._is_stream and not is_first:
             self._orders.begin_pass(Pass(self._plan.next_number, shared_seed))
         for _ in range(self._window):
@@ -216,7 +217,11 @@ class Epoch:
     def look_for_doubts(self) -> None:
         """Whether what workers have noticed speaks against the results; each doubt is told once."""
         noticed = [worker.board.read_notices() for worker in self._pool.workers]
-        for what in doubts_about(noticed, is_stream=self._is_stream, fixes=self._fixes):
+        doubts = doubts_about(noticed, is_stream=self._is_stream, fixes=self._fixes)
+        for number, first in self._succession.first_items.items():
+            if not self._pool.workers[number].leases:  # else it may not be through with reading again
+                doubts += doubts_about_repeating(noticed[number], first_item=first)
+        for what in doubts:
             if what not in self._doubts:
                 self._doubts.add(what)
                 self._chronicle.note_doubt(what)

@@ -12,7 +12,7 @@ from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Snapshot, Step
 from antifreeze.engine.chronicle import Chronicle
 from antifreeze.engine.flow.delivery import Delivery
-from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.worker import Worker
@@ -38,6 +38,14 @@ class Succession:
         self._replays = replays
         self._snapshots: dict[WorkerNo, Snapshot] = {}
         """Of workers that are gone: what the next of their number began with."""
+        self.first_items: dict[WorkerNo, int] = {}
+        """Of workers that are gone: what their stream began with in this pass."""
+        self._first_ticket = TicketNo(0)
+
+    def begin_pass(self, first: TicketNo) -> None:
+        """Tickets from this one on belong to another pass."""
+        self._first_ticket = first
+        self.first_items.clear()
 
     def obstacle(self, worker: Worker) -> str | None:
         """Why nobody can take over from this worker, which has ended; None: somebody can."""
@@ -63,6 +71,7 @@ class Succession:
         again = len(history.of(number)) - len(undone)
         state = snapshot.state if snapshot is not None else None
         if self._is_stream:
+            self._note_first_item(worker)
             if again > 0:
                 self._chronicle.note_read_again(worker, again=again)
         elif not history.is_whole(number):
@@ -84,6 +93,11 @@ class Succession:
     def ticket_of(self, worker: Worker) -> Ticket | None:
         """The ticket that a worker is at, if it has not been done before."""
         return wording.ticket_at(worker.board.read_pulse(), self.undone(worker.number))
+
+    def _note_first_item(self, worker: Worker) -> None:
+        ticket, first = worker.board.read_pulse().ticket, worker.board.read_notices().first_item
+        if first and ticket is not None and ticket >= self._first_ticket:  # else it is that of an earlier pass
+            self.first_items.setdefault(worker.number, first)
 
     def _snapshot_of(self, worker: Worker) -> Snapshot | None:
         return worker.board.latest() or self._snapshots.get(worker.number)

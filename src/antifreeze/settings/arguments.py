@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,18 @@ FIXES = ("rng", "shard", "stale")
 
 
 def arguments(loader: Any) -> dict[str, Any]:
-    """What was given to a loader of ours, by the names of the options."""
+    """What was given to a loader of ours, or left to one that was built from its pieces, by the names of the options."""
     if not getattr(loader, "_antifreeze_has_options", False):  # another's class may mean something else by these names
-        return {}
+        return dict(getattr(loader, "_antifreeze_inherited", {}))
     given = ((name, read(getattr(loader, argument))) for argument, (name, read) in _ARGUMENTS.items())
-    return {name: value for name, value in given if value is not None}
+    said = {name: value for name, value in given if value is not None}
+    return {**said, "worker_threads": loader.worker_threads}  # whose None says something
+
+
+def bequeath(options: Mapping[str, Any], *, heir: Any) -> None:
+    """Give a loader of another class what was given to one of ours."""
+    # Past its __setattr__, which Lightning watches: what it sees there it does again on loaders that it builds.
+    object.__setattr__(heir, "_antifreeze_inherited", options)
 
 
 def _read_on_error(value: Any) -> OnError | None:

@@ -39,6 +39,8 @@ class Options:
     """Where all that deviates from a calm run is written, as JSON lines."""
     stats: bool = False
     """Whether a summary is printed at the end."""
+    worker_threads: int | None = 1
+    """How many threads the pools of native libraries may use in each worker; None: as many as they like."""
 
     @property
     def one_blocked_s(self) -> float:

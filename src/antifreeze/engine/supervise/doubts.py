@@ -32,6 +32,17 @@ def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozense
     return doubts
 
 
+def doubts_about_repeating(noticed: Noticed, *, first_item: int) -> list[str]:
+    """Of a worker that has read the stream of another again, which began with this item."""
+    if noticed.first_item in (0, first_item):  # 0: it did not have to
+        return []
+    what = (
+        f"{named('AF504')}: a worker died, and its stream gave other items when it was read again, so that some came twice "
+        "and others not at all. Seeds make a stream repeat itself; replay=False or --no-replay makes such a death an error"
+    )
+    return [what]
+
+
 def _is_repeated(noticed: Sequence[Noticed]) -> bool:
     """Whether several workers have begun with the same item."""
     firsts = Counter(each.first_item for each in noticed if each.first_item)

@@ -24,15 +24,27 @@ class Notices:
 
     def __init__(self, board: Board) -> None:
         self._words = board.notices
+        self._shares_itself_out: bool | None = None
 
     @property
     def has_asked(self) -> bool:
         """Whether the dataset, or worker_init_fn, has asked which worker this is."""
         return bool(self._words[0])
 
+    @property
+    def shares_itself_out(self) -> bool:
+        """Whether it had asked by the time its first item was there; who asks later, for a message, say, does not share."""
+        if self._shares_itself_out is None:
+            self._shares_itself_out = self.has_asked
+        return self._shares_itself_out
+
     def note_asked(self) -> None:
         """It has."""
         self._words[0] = 1
+
+    def forget_first(self) -> None:
+        """A pass begins, and its first item is still to come."""
+        self._words[1] = 0
 
     def note_first(self, item: Any) -> None:
         """The first item of this worker's stream."""
@@ -73,5 +85,5 @@ def _answer_and_note() -> Any:
 def shared_out(items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> Iterator[Any]:
     """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out."""
     for number, item in enumerate(items):
-        if notices.has_asked or number % workers == worker:
+        if notices.shares_itself_out or number % workers == worker:
             yield item

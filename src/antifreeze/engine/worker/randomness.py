@@ -87,7 +87,10 @@ class Randomness:
 
 
 def _torch_state() -> bytearray:
-    state = torch.get_rng_state()
+    return _raw(torch.get_rng_state())
+
+
+def _raw(state: torch.Tensor) -> bytearray:
     raw = bytearray(state.numel())
     torch.frombuffer(raw, dtype=torch.uint8).copy_(state)
     return raw
@@ -164,7 +167,7 @@ def _follow(thing: Any, step: tuple[str, Any]) -> Any:
 def _state_of(generator: Any) -> Any:
     """Equal for generators that will draw the same; a pickle of torch's differs each time."""
     if isinstance(generator, torch.Generator):
-        return generator.get_state().tolist()
+        return bytes(_raw(generator.get_state()))
     if isinstance(generator, random.Random):
         return generator.getstate()
     return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()

@@ -67,6 +67,7 @@ class StreamFetcher(Batcher):
         self._skipped = None
         self._has_ended = False
         self._is_new = True
+        self._notices.forget_first()
         self._items: Any = iter(self._dataset)
         if self._is_shared_out:
             self._items = shared_out(self._items, self._notices, worker=self._worker, workers=self._workers)
@@ -90,6 +91,7 @@ class StreamFetcher(Batcher):
         if of_dataset is not None:
             self._dataset.load_state_dict(of_dataset)
         self.begin()
+        self._is_new = False  # its first item is another worker's
         if of_items is not None:
             self._items.load_state_dict(of_items)
 
@@ -199,7 +201,13 @@ class StreamPlace:
         self._randomness.restore(generators)
 
 
+# Packages whose state leaves out the items in a shuffle buffer: they would be lost. Such a stream is read again.
+_FORGETFUL = ("datasets",)
+
+
 def _has_state(thing: Any) -> bool:
+    if type(thing).__module__.partition(".")[0] in _FORGETFUL:
+        return False
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
