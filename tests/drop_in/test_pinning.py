@@ -324,17 +324,15 @@ class Slow(Leaf):
     """Is pinned when the test says so."""
 
     def pin_memory(self) -> Leaf:
-        IS_WAITED_FOR.wait(10)
         assert GO_ON.wait(10)
         return super().pin_memory()
 
 
-IS_WAITED_FOR, GO_ON = threading.Event(), threading.Event()
+GO_ON = threading.Event()
 
 
 @pytest.fixture
 def slow() -> Iterator[None]:
-    IS_WAITED_FOR.set()
     GO_ON.clear()
     yield
     GO_ON.set()
@@ -352,7 +350,7 @@ def test_an_interrupt_while_a_batch_is_being_pinned_loses_nothing(options: Any) 
 
     def interrupt() -> None:
         assert wait_until(waits_for_pinning, 10)
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
