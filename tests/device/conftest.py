@@ -1,13 +1,11 @@
-"""Tests that need an accelerator. Without one they are skipped; the others never are."""
+"""Tests that need an accelerator. Without one they are skipped."""
 
 import pytest
 import torch
 
-if (
-    torch.accelerator.is_available()
-):  # before any test looks for what it leaves behind: a device is opened once, for good
-    torch.ones(1, device=torch.accelerator.current_accelerator()).cpu()
-    torch.ones(1).pin_memory()
+from leftovers import open_accelerator
+
+open_accelerator()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -22,8 +22,10 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from drop_in.harness import SELFTEST, Maker, Way, assert_same, our_way, outcome
-from leftovers import wait_until
+from leftovers import open_accelerator, wait_until
 from user_scripts import StartScript
+
+open_accelerator()
 
 
 @pytest.fixture(autouse=True)
