@@ -53,7 +53,7 @@ def tidy_up() -> None:
         if iterator._num_workers:
             iterator._shutdown_workers()
     # With kept workers and pin_memory, torch 2.11 holds ended workers, and so their descriptors, until the program ends.
-    atexit.unregister(_MultiProcessingDataLoaderIter._clean_up_worker)
+    atexit.unregister(getattr(_MultiProcessingDataLoaderIter, "_clean_up_worker", None))
     own = multiprocessing.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
     for directory in Path(tempfile.gettempdir()).glob("pymp-*"):
         if str(directory) != own:

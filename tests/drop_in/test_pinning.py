@@ -6,6 +6,7 @@ torch's loader and for ours. What needs a real one is in `tests/device/`.
 
 import dataclasses
 import gc
+import os
 import signal
 import sys
 import threading
@@ -14,6 +15,7 @@ import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from antifreeze.errors import WorkerLost
 from drop_in.harness import SELFTEST, Maker, Way, assert_same, our_way, outcome
 from leftovers import open_accelerator, wait_until
 from user_scripts import StartScript
@@ -228,6 +231,38 @@ def test_the_sampler_is_asked_when_torch_asks_it(in_order: bool) -> None:
     assert_same(our_way("grown"), case)
 
 
+class Deadly(Dataset[Leaf]):
+    """One sample ends every worker."""
+
+    def __init__(self, deaths: Path) -> None:
+        self.deaths = deaths
+
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> Leaf:
+        if index == 5:
+            with self.deaths.open("a") as file:
+                file.write(".")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Leaf(index)
+
+    def have_died(self, count: int) -> bool:
+        return self.deaths.exists() and len(self.deaths.read_text()) >= count
+
+
+@pytest.mark.usefixtures("not_for_torch")
+def test_batches_that_came_before_a_failure_are_delivered_before_it(tmp_path: Path) -> None:
+    dataset = Deadly(tmp_path / "deaths")
+    iterator = iter(pinning(our_way("grown").make, dataset, num_workers=1, prefetch_factor=9))
+    for number in range(5):
+        assert next(iterator).value == number
+        assert wait_until(lambda: dataset.have_died(1), 10)
+        assert not number or wait_until(lambda: dataset.have_died(2), 10)  # all that there is to hear can be heard
+    with pytest.raises(WorkerLost, match="sample 5"):
+        next(iterator)
+
+
 # --- the thread
 
 
@@ -282,6 +317,9 @@ def test_no_thread_is_started_without_an_accelerator(monkeypatch: pytest.MonkeyP
 
 
 EXIT = """
+import atexit, threading
+atexit.register(lambda: print("threads at the end:", threading.active_count()))  # the first one is called last
+
 import time, torch
 from antifreeze import DataLoader
 
@@ -314,7 +352,7 @@ def test_a_program_that_ends_in_mid_epoch_with_kept_workers_ends_at_once(start_s
     left_at = float(script.wait_line(r"leaving at ([\d.]+)", within_s=20)[1])
     ended = script.wait_exit(within_s=10).check()
     assert time.monotonic() - left_at < 4
-    assert ended.stderr == ""
+    assert ended.stdout.endswith("threads at the end: 1\n") and ended.stderr == ""
     script.assert_gone()
 
 

@@ -114,7 +114,6 @@ def _run(orders: Orders, device: Device) -> None:
     device.enter()
     while (pinned := orders.get()) is not None:
         pinned.pin(device)
-        del pinned  # a batch is not to be held until the next one comes
 
 
 def _end(thread: threading.Thread, orders: Orders) -> None:
