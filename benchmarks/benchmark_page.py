@@ -80,6 +80,8 @@ BOTTOM = f"""\
 - Every reading is checked: the first window of batches must have torch's bytes, and the last batch that was timed must be
   what the dataset and the collate function make of its indices in the trainer. antifreeze must have noted itself that it,
   and not torch's iterator, carried the loader.
+- *Iterable datasets* share out blocks of samples by `get_worker_info()`; a block is as long as a batch, so that the
+  batches are those of the map-style row with the same samples.
 - *Memory* is that of all processes but the trainer: PSS of all that is not shared memory, and all shared memory, counted
   once and whole, touched or not. A bare worker is one that torch spawned for a dataset of integers.
 - *Growth* is the memory of all processes, the trainer among them, two windows before the end of an epoch, divided by
@@ -98,9 +100,9 @@ END = """
 ## What is not measured
 
 - Accelerators: no `pin_memory`, no copies to a device, no training step. The consumer only copies; a slower one hides
-  more of every loader.
+  more of every loader. `benchmarks/pinned.py` measures pinned batches on their way to a device, where there is one.
 - Disks and networks: data comes from memory, waiting is a sleep.
-- Shuffling, iterable datasets, samplers of one's own, more than one trainer on a machine.
+- Shuffling, samplers of one's own, more than one trainer on a machine.
 - Peers at what they do beyond a map-style dataset with worker processes: SPDL's threads and its own decoders, Grain's
   transformations and formats, the checkpoints of `StatefulDataLoader`.
 """

@@ -1,12 +1,13 @@
 """The datasets, each as small as it can be, so that the loader and not the dataset is timed.
 
-All are map-style and say nothing of loaders. Whatever is drawn here is drawn from a fixed seed, except by `Photos`,
-which uses Python's `random` as people do: every worker of torch has its own, seeded by torch.
+All but the streams are map-style and say nothing of loaders. Whatever is drawn here is drawn from a fixed seed, except
+by `Photos`, which uses Python's `random` as people do: every worker of torch has its own, seeded by torch.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import random
 import time
 import zlib
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
 
 # More than any engine can take within a reading; nothing is allocated for them.
 ENDLESS = 10**8
@@ -272,3 +273,37 @@ class Rows(Source):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return torch.from_numpy(self.array[index])
+
+
+class Stream(IterableDataset[Any]):
+    """A source that is read from front to back, in blocks, which workers share out as they would files.
+
+    A block is as long as a batch, so that the batches are those of the source itself, in its order.
+    """
+
+    collate = None
+    block: int
+    make_items: Callable[[], Source]
+
+    def __init__(self) -> None:
+        self.items = self.make_items()
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (info.id, info.num_workers) if info is not None else (0, 1)
+        for number in itertools.count(first, step):
+            for index in range(number * self.block, (number + 1) * self.block):
+                yield self.items[index]
+
+    def make_again(self, indices: Sequence[int], batch: Sequence[torch.Tensor]) -> Any:
+        return self.items.make_again(indices, batch)
+
+
+class IntegerStream(Stream):
+    block = 64
+    make_items = Integers
+
+
+class SmallTensorStream(Stream):
+    block = 32
+    make_items = SmallTensors

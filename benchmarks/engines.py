@@ -31,6 +31,7 @@ class Task:
     samples: range | None = None
     """The indices of an epoch; None: all of the dataset."""
     keep_workers: bool = False
+    pin_memory: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -42,6 +43,7 @@ class Task:
             "prefetch_factor": PREFETCH_FACTOR,
             "collate_fn": self.dataset.collate,
             "multiprocessing_context": self.start_method,
+            **({"pin_memory": True} if self.pin_memory else {}),  # which not all of them take
         }
 
 

@@ -160,6 +160,10 @@ AS_WITH_FORK = NO_WORKERS | {
     "spdl": "left out to keep the run short; measured with fork",
     "grain": "always spawns: the figure with fork is the same",
 }
+BY_INDEX = {
+    "spdl": "its loader with worker processes reads a dataset by index",
+    "grain": "its loader with worker processes reads a dataset by index",
+}
 OTHERS = ("inline", "torchdata", "spdl", "grain")
 GIB = 1 << 30
 
@@ -197,6 +201,22 @@ WORKLOADS = (
         Steady(2.0),
         {"rate": AsFast()},
         is_random=True,
+    ),
+    Workload(
+        "stream_of_ints",
+        "iterable dataset of single ints, 64 a batch",
+        "IntegerStream",
+        64,
+        Steady(),
+        left_out=BY_INDEX,
+    ),
+    Workload(
+        "stream_of_dicts",
+        "iterable dataset of dicts of ten 32-float tensors, 32 a batch",
+        "SmallTensorStream",
+        32,
+        Steady(),
+        left_out=BY_INDEX,
     ),
     Workload("text", "tokenised text, 8 to 512 tokens, padded, 64 a batch", "Sentences", 64, Steady()),
     Workload("skewed", "1 sample in 10 computes ten times as long, 16 a batch", "Skewed", 16, Steady()),

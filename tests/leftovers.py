@@ -131,6 +131,15 @@ def open_descriptors() -> frozenset[tuple[int, str]]:
     return frozenset(found)
 
 
+def open_accelerator() -> None:
+    """Open the device before any test looks for what it leaves behind: that is done once, and for good."""
+    import torch
+
+    if torch.accelerator.is_available():
+        torch.ones(1, device=torch.accelerator.current_accelerator()).cpu()
+        torch.ones(1).pin_memory()
+
+
 def listing(folder: Path) -> frozenset[str]:
     return frozenset(os.listdir(folder)) if folder.is_dir() else frozenset()
 

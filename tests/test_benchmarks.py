@@ -1,5 +1,6 @@
 """The benchmarks themselves: what is pure about them, and one run from end to end. Figures come from `make bench`."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -8,16 +9,21 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from antifreeze import DataLoader as OurDataLoader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import benchmark_page as page
+import datasets
 import report
 from datasets import PackedTexts, Texts
 from engines import AGAIN, ENGINES, INLINE, OURS, PEERS, TORCH
 from judge import interval, judge
 from measure import ReadingFailed, require_engine
-from reading import Reading
+from reading import Reading, checksum
 from run import Course, compare, order_of
 from workloads import GIB, WORKLOADS, AtLeast, workload_named
 
@@ -109,6 +115,29 @@ def test_packed_texts_are_the_texts() -> None:
     assert isinstance(plain.texts, list) and not isinstance(packed.texts, list)
     assert [plain[index] for index in range(1000)] == [packed[index] for index in range(1000)]
     assert len({plain[index] for index in range(1000)}) == 1000  # every one has its turn
+
+
+@pytest.mark.parametrize("name", ["stream_of_ints", "stream_of_dicts"])
+def test_the_batches_of_a_stream_are_those_of_its_source_with_workers_and_without(name: str) -> None:
+    workload = workload_named(name)
+    dataset = getattr(datasets, workload.dataset)()
+    loaders = [
+        DataLoader(dataset, batch_size=workload.batch_size),
+        OurDataLoader(dataset, batch_size=workload.batch_size, num_workers=3, multiprocessing_context="fork"),
+    ]
+    for loader in loaders:
+        for number, batch in enumerate(itertools.islice(loader, 8)):
+            indices = range(number * workload.batch_size, (number + 1) * workload.batch_size)
+            assert checksum(batch, 0) == checksum(dataset.make_again(indices, ()), 0)
+    assert not workload.goals and {"spdl", "grain"} == set(workload.left_out)
+
+
+def test_pinned_batches_are_measured_only_where_there_is_an_accelerator() -> None:
+    if torch.accelerator.is_available():
+        pytest.skip("there is one here")
+    command = [sys.executable, str(report.ROOT / "benchmarks" / "pinned.py")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "there is no accelerator here\n")
 
 
 def test_fewer_seconds_are_better_and_fewer_batches_are_worse() -> None:

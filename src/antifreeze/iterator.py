@@ -23,7 +23,7 @@ from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.start import start_stem
 from antifreeze.engine.epoch import Epoch
-from antifreeze.engine.pinning import Pinner
+from antifreeze.engine.pinning import Device, Pinner
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
@@ -135,7 +135,7 @@ class Iterator(_Stock):
     def _make_pinner(self) -> Pinner | None:
         if not self._pin_memory or self._pin_memory_device is None:
             return None
-        pinner = Pinner(self._pin_memory_device)
+        pinner = Pinner(Device(self._pin_memory_device, torch.accelerator.current_device_index()))
         self._pin_memory_thread = pinner.thread
         return pinner
 

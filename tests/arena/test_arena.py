@@ -139,6 +139,15 @@ def test_slots_are_lent_within_the_rule_and_further_batches_are_copied(setting: 
     assert setting.is_lent(kept[-1])
 
 
+def test_as_many_as_are_under_way_can_be_lent_for_now(setting: Setting) -> None:
+    filled = [setting.fill(setting.lease(), value) for value in range(SPARE + 5)]
+    copied = [setting.arena.open(*each, setting.forms[each[0]], lambda _: None, for_now=True) for each in filled]
+    assert [setting.is_lent(tensor) for tensor in copied] == [True] * (SPARE + 4) + [False]
+    assert all(tensor.eq(value).all() for value, tensor in enumerate(copied))
+    del copied
+    assert setting.is_lent(setting.batch(9))
+
+
 def test_however_many_batches_the_user_keeps_slots_and_descriptors_stay_few(setting: Setting) -> None:
     before = descriptors()
     kept = [setting.batch(value % 250) for value in range(30)]

@@ -4,6 +4,7 @@ A case is a function of a *maker* (`make(dataset, **options)` builds a loader). 
 states of generators, counts, outcomes. Both runs begin from the same seeds.
 """
 
+import atexit
 import copy
 import dataclasses
 import multiprocessing
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.utils.data
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 SELFTEST = os.environ.get("DROP_IN_SELFTEST", "")
 """When set, 'ours' is torch's loader, so that the suite itself can be tested; `spawn` gives the clean way torch's spawn."""
@@ -50,6 +52,8 @@ def tidy_up() -> None:
         iterator = started.pop()
         if iterator._num_workers:
             iterator._shutdown_workers()
+    # With kept workers and pin_memory, torch 2.11 holds ended workers, and so their descriptors, until the program ends.
+    atexit.unregister(getattr(_MultiProcessingDataLoaderIter, "_clean_up_worker", None))
     own = multiprocessing.current_process()._config.get("tempdir")  # type: ignore[attr-defined]
     for directory in Path(tempfile.gettempdir()).glob("pymp-*"):
         if str(directory) != own:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from antifreeze.errors import WorkerLost
+from antifreeze.errors import WorkerFrozen, WorkerLost
 from drop_in.harness import TORCH, assert_identical, our_way, seed_all, tidy_up, torch_may_fork
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
@@ -77,9 +78,9 @@ def passes_of(make: Any, dataset: Any, passes: int = 2, **options: Any) -> list[
     return [list(loader) for _ in range(passes)]
 
 
-def calm(dataset: Any, **options: Any) -> list[Any]:
+def calm(dataset: Any, passes: int = 2, **options: Any) -> list[Any]:
     with torch_may_fork():
-        batches = passes_of(TORCH.make, dataset, **options)
+        batches = passes_of(TORCH.make, dataset, passes, **options)
     tidy_up()
     return batches
 
@@ -193,3 +194,37 @@ def test_a_stream_whose_state_is_known_to_leave_items_out_is_read_again_from_the
     numbers = sorted((int(worker), int(number)) for batch in batches[0] for worker, number in batch.tolist())
     assert numbers == [(worker, number) for worker in (0, 1) for number in range(150)]
     assert dataset.read[1] == 121 + 150
+
+
+class Stuck(Stream):
+    """Waits at one item of one worker until the test lets it go on."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            while item[:2].floor().tolist() == [1, 5] and not (self.folder / "go on").exists():
+                time.sleep(0.01)
+            yield item
+
+
+@pytest.mark.parametrize(("in_order", "of_the_other"), [(True, 6), (False, 9)])
+def test_torchs_timeout_keeps_its_meaning_and_names_worker_item_and_place(
+    tmp_path: Path, in_order: bool, of_the_other: int
+) -> None:
+    dataset = Stuck(tmp_path, 9, 9)
+    iterator = iter(our_way("grown").make(dataset, num_workers=2, batch_size=2, timeout=1, in_order=in_order))
+    seen: list[tuple[int, int]] = []
+    with pytest.raises(RuntimeError, match="DataLoader timed out after 1 seconds") as caught:
+        seen.extend(place for batch in iterator for place in places_in(batch))
+    assert isinstance(caught.value, WorkerFrozen) and caught.value.worker == 1
+    assert re.search(r"worker 1, batch \d+, sample 5, at .*test_streams\.py:\d+", caught.value.where or "")
+    assert sorted(seen) == [(0, number) for number in range(of_the_other)] + [(1, number) for number in range(4)]
+    (tmp_path / "go on").touch()
+    seen.extend(
+        place for batch in iterator for place in places_in(batch)
+    )  # as with torch, whoever goes on gets the rest
+    assert sorted(seen) == [(worker, number) for worker in (0, 1) for number in range(9)]
+
+
+def places_in(batch: torch.Tensor) -> list[tuple[int, int]]:
+    """Of which worker, and the how-manieth of its items, each item of a batch is."""
+    return [(int(worker), int(number)) for worker, number, *_ in batch.floor().tolist()]

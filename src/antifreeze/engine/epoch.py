@@ -1,8 +1,8 @@
 """The path of a batch, from the trainer's point of view: plan → dispatch → send → … → deliver → release. Start here.
 
 An `Epoch` serves one iterator: one pass over the data, or several when its workers are kept. All of it happens inside
-`next_batch()`, in the thread that calls it; there is no other thread and no queue. What becomes of workers that are lost
-or stuck is the supervisor's business.
+`next_batch()`, in the thread that calls it; there is no queue, and no other thread but the one that pins batches, if the
+user wants that. What becomes of workers that are lost or stuck is the supervisor's business.
 """
 
 from __future__ import annotations
@@ -152,8 +152,9 @@ class Epoch:
         if self._tear is not None:  # also if later batches are there: an earlier one may be lost
             raise self._tear()
         self._meant = 0
-        if self._pinner is not None:
-            self._take_in(self._pool.wait(None, deadline=0.0))  # whatever has come, to be pinned beside the user's step
+        self._awaits_pinning = False
+        if self._pinner is not None and not self._pool.is_stopped:
+            self._take_in_what_has_come()
         while True:
             while not self._delivery.has_next():
                 if self._failure is not None:
@@ -196,12 +197,28 @@ class Epoch:
         self._plan.done(arrival.ticket)
         return False
 
+    def _take_in_what_has_come(self) -> None:
+        """For it is pinned beside the user's step."""
+        try:
+            self._take_in(self._pool.wait(None, deadline=0.0))
+        except Exception as error:  # a failure is kept, and raised behind the batches that came before it
+            if self._failure is None or interruptions.is_of_a_handler(error):
+                raise
+
     def _await_pinning(self, pinner: Pinner) -> None:
-        outcome = self._delivery.peek().outcome
-        if isinstance(outcome, Pinning):
-            self._awaits_pinning = True  # an interrupt in here loses nothing
-            pinner.wait_for(outcome.pinned)
-            self._awaits_pinning = False
+        ticket, outcome = self._delivery.peek()
+        if not isinstance(outcome, Pinning):
+            return
+        self._awaits_pinning = True  # an interrupt in here loses nothing
+        is_there = pinner.wait_for(outcome.pinned, timeout_s=self._timeout_s)
+        self._awaits_pinning = False
+        if not is_there:
+            error = RuntimeError(
+                f"DataLoader timed out after {self._timeout_s:g} seconds: batch {ticket.batch} has come, and is still on "
+                "its way into page-locked memory (pin_memory=True)"
+            )
+            self._meant = id(error)
+            raise error
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""

@@ -138,18 +138,20 @@ class Outcomes:
         if not isinstance(outcome, Full | Letter):
             return outcome
         try:
-            return Pinning(pinner.start(self._read(outcome)))
+            return Pinning(pinner.start(self._read(outcome, for_now=True)))
         except Exception as why:  # as in `open`, where it is told
             if interruptions.is_of_a_handler(why):
                 raise
             return Broken(why)
 
-    def _read(self, outcome: Full | Letter | Pinning) -> Any:
+    def _read(self, outcome: Full | Letter | Pinning, *, for_now: bool = False) -> Any:
         if isinstance(outcome, Letter):
             return read_letter(*outcome)
-        return self._arena.open(*outcome) if isinstance(outcome, Full) else outcome.pinned.take()
+        return self._arena.open(*outcome, for_now=for_now) if isinstance(outcome, Full) else outcome.pinned.take()
 
     def discard(self, outcome: Outcome) -> None:
         """Nobody wants it any more."""
         if isinstance(outcome, Full):
             self._arena.discard(outcome.slot)
+        elif isinstance(outcome, Pinning):
+            outcome.pinned.drop()

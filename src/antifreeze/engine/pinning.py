@@ -1,14 +1,19 @@
 """Batches into page-locked memory, by one thread beside the trainer's: torch's `pin_memory=True`, torch's own function.
 
-The only thread of ours. It is given batches as soon as they have come, and works while the user's step does.
+The only thread of ours. It is given batches as soon as they have come, and works while the user's step does. It ends when
+it is told to, when its `Pinner` is forgotten, and when the program ends: never later, for a thread that is in the driver
+when the interpreter goes can take the program down with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
+import time
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,19 +25,35 @@ SLICE_S = 1.0
 STOP_DEADLINE_S = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The accelerator that batches are pinned for."""
+
+    kind: str
+    index: int
+
+    def enter(self) -> None:
+        """Make it the one that this thread works for."""
+        torch.accelerator.set_device_index(self.index)
+
+
 class Pinned:
     """A batch that is being pinned."""
 
-    __slots__ = ("_batch", "_error", "_is_done")
+    __slots__ = ("_batch", "_error", "_is_done", "_under_way")
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
         self._error: ExceptionWrapper | None = None
-        self._is_done = threading.Event()
+        self._is_done = False
+        self._under_way = threading.Lock()
+        self._under_way.acquire()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether it is done by then."""
-        return self._is_done.wait(timeout_s)
+        if not self._is_done:
+            self._under_way.acquire(timeout=timeout_s)  # only to sleep: an interrupt may cost us what this returns
+        return self._is_done
 
     def take(self) -> Any:
         """The batch in its new place; raises what pinning it raised, in torch's words."""
@@ -41,54 +62,64 @@ class Pinned:
             self._error.reraise()
         return batch
 
-    def pin(self, device_index: int, device: str) -> None:
+    def drop(self) -> None:
+        """Nobody wants it any more; if it has not been begun, there is nothing left to do."""
+        self._batch = None
+
+    def pin(self, device: Device) -> None:
         """Called by the thread."""
         try:
-            self._batch = pin_memory(self._batch, device)
+            self._batch = pin_memory(self._batch, device.kind)
         except Exception:  # of a `pin_memory` method of the user's, or of the device
             self._batch = None
-            self._error = ExceptionWrapper(where=f"in pin memory thread for device {device_index}")
-        self._is_done.set()
+            self._error = ExceptionWrapper(where=f"in pin memory thread for device {device.index}")
+        self._is_done = True
+        self._under_way.release()
+
+
+Orders = queue.SimpleQueue[Pinned | None]
+"""Batches to pin; None: that was all."""
 
 
 class Pinner:
     """The thread and its queue."""
 
-    def __init__(self, device: str) -> None:
-        self._waiting: queue.SimpleQueue[Pinned | None] = queue.SimpleQueue()
-        arguments = (weakref.ref(self), self._waiting, torch.accelerator.current_device_index(), device)
-        self.thread = threading.Thread(target=_run, args=arguments, name="antifreeze pins", daemon=True)
+    def __init__(self, device: Device) -> None:
+        self._orders: Orders = queue.SimpleQueue()
+        self.thread = threading.Thread(target=_run, args=(self._orders, device), name="antifreeze pins", daemon=True)
         self.thread.start()
+        self.close = weakref.finalize(self, _end, self.thread, self._orders)
+        """End the thread; what it has not begun is dropped."""
 
     def start(self, batch: Any) -> Pinned:
         """Have this batch pinned."""
         pinned = Pinned(batch)
-        self._waiting.put(pinned)
+        self._orders.put(pinned)
         return pinned
 
-    def wait_for(self, pinned: Pinned) -> None:
-        """Until this batch is pinned, or there is nobody left to do it."""
-        while not pinned.wait(SLICE_S):
+    def wait_for(self, pinned: Pinned, *, timeout_s: float) -> bool:
+        """Whether this batch is pinned by then; with 0, when it is. Raises if there is nobody left to do it."""
+        deadline = time.monotonic() + (timeout_s or math.inf)
+        while not pinned.wait(min(SLICE_S, max(0.0, deadline - time.monotonic()))):
             if not self.thread.is_alive():
                 raise RuntimeError("Pin memory thread exited unexpectedly")
-
-    def close(self) -> None:
-        """End the thread; what it has not begun is dropped."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._waiting.get_nowait()
-        self._waiting.put(None)
-        self.thread.join(STOP_DEADLINE_S)
+            if time.monotonic() >= deadline:
+                return False
+        return True
 
 
-def _run(owner: weakref.ref[Pinner], waiting: queue.SimpleQueue[Pinned | None], device_index: int, device: str) -> None:
+def _run(orders: Orders, device: Device) -> None:
     torch.set_num_threads(1)  # of this thread alone: its copies must not take all processors
     torch.multiprocessing._set_thread_name("pt_data_pin")
-    torch.accelerator.set_device_index(device_index)
-    while owner() is not None:
-        with contextlib.suppress(queue.Empty):
-            pinned = waiting.get(timeout=SLICE_S)
-            if pinned is None:
-                return
-            pinned.pin(device_index, device)
-            del pinned  # a batch is not to be held until the next one comes
+    device.enter()
+    while (pinned := orders.get()) is not None:
+        pinned.pin(device)
+
+
+def _end(thread: threading.Thread, orders: Orders) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            orders.get_nowait()
+    orders.put(None)
+    if thread is not threading.current_thread():  # the collector, which may have brought us here, runs in any thread
+        thread.join(STOP_DEADLINE_S)

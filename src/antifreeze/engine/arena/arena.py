@@ -147,11 +147,17 @@ class Arena:
         self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
         return slot
 
-    def open(self, slot: SlotNo, parcel: Parcel, form: Form | None, find: Callable[[Any], Any]) -> Any:
-        """The batch in a filled slot; afterwards the slot is lent, or free again."""
+    def open(
+        self, slot: SlotNo, parcel: Parcel, form: Form | None, find: Callable[[Any], Any], *, for_now: bool = False
+    ) -> Any:
+        """The batch in a filled slot; afterwards the slot is lent, or free again.
+
+        `for_now`: only until the batch has been copied elsewhere, so that as many can be lent as are under way.
+        """
         segment = self._segments[slot]
+        most = self._spare + self._window if for_now else self._spare
         try:
-            return read_batch(segment, parcel, form, lend=lambda: self._lend(slot, segment), find=find)
+            return read_batch(segment, parcel, form, lend=lambda: self._lend(slot, segment, most), find=find)
         finally:
             if self._books.state(slot) is State.FILLED:
                 self.discard(slot)
@@ -191,10 +197,10 @@ class Arena:
         self._collect()
         self._books.move_all(self._books.slots_in(State.LENT, State.SHARED), Event.FORK)
 
-    def _lend(self, slot: SlotNo, segment: Segment) -> Owner | None:
-        if self._books.lent >= self._spare:
+    def _lend(self, slot: SlotNo, segment: Segment, most: int) -> Owner | None:
+        if self._books.lent >= most:
             self._collect()
-            if self._books.lent >= self._spare:
+            if self._books.lent >= most:
                 return None
         owner = segment.owner()
         tag = _Tag(owner, self._released.append)
