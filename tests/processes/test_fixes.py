@@ -42,6 +42,14 @@ class Reseeded(Drawing):
         return super().__getitem__(index)
 
 
+class SeededByIndex(Drawing):
+    """Does what is right for every sample."""
+
+    def __getitem__(self, index: int) -> float:
+        self.generator.seed(index)
+        return super().__getitem__(index)
+
+
 class Whole(IterableDataset[int]):
     """Does not know that there are several workers."""
 
@@ -123,6 +131,12 @@ def test_generators_that_are_seeded_in_the_worker_are_not_accused() -> None:
     assert len(set(items_of(loader))) == 32
     assert doubts_of(loader) == []
     loader = loader_of(Drawing(random.Random(3)), worker_init_fn=seed_by_hand)
+    assert len(set(items_of(loader))) == 32
+    assert doubts_of(loader) == []
+
+
+def test_generators_that_are_seeded_for_every_sample_are_not_accused() -> None:
+    loader = loader_of(SeededByIndex(random.Random(3)))
     assert len(set(items_of(loader))) == 32
     assert doubts_of(loader) == []
 

@@ -111,3 +111,12 @@ def test_the_program_s_own_random_is_not_taken_twice() -> None:
             self.instance = random._inst  # type: ignore[attr-defined]
 
     assert pickle.loads(Randomness(recipe_of(Bound())).state())[3] == {}
+
+
+def test_generators_that_are_not_drawn_from_stay_as_they_are_seen() -> None:
+    dataset = Dataset()
+    randomness = Randomness(recipe_of(dataset))
+    seen = {randomness.held_state() for _ in range(50)}
+    assert len(seen) == 1
+    dataset.draw()
+    assert randomness.held_state() not in seen

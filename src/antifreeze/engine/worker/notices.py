@@ -42,9 +42,9 @@ class Notices:
             return
         self._words[1] = zlib.crc32(raw[:MOST_BYTES]) + 1
 
-    def note_drawn(self) -> None:
-        """A generator that the dataset holds has been drawn from, and began in the state that it has in all workers."""
-        self._words[2] = 1
+    def note_drawn(self, state: bytes) -> None:
+        """Generators that the dataset holds have been drawn from, began as they are in all workers, and are now here."""
+        self._words[2] = zlib.crc32(state) + 1
 
 
 class WatchedInfo(WorkerInfo):
