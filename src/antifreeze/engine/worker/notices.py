@@ -78,8 +78,23 @@ def _plain_info(facts: dict[str, Any]) -> WorkerInfo:
     return WorkerInfo(**facts)
 
 
-def shared_out(items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> Iterator[Any]:
-    """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out."""
-    for number, item in enumerate(items):
-        if notices.has_asked or number % workers == worker:
-            yield item
+class Share:
+    """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out.
+
+    (No generator: that would end with the first exception of the stream.)
+    """
+
+    def __init__(self, items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> None:
+        self._items = items
+        self._notices = notices
+        self._worker = worker
+        self._workers = workers
+        self.number = 0
+        """Of the item of the whole stream that is read next."""
+
+    def __next__(self) -> Any:
+        while True:
+            item, number = next(self._items), self.number
+            self.number += 1
+            if self._notices.has_asked or number % self._workers == self._worker:
+                return item
