@@ -129,6 +129,19 @@ def test_workers_that_die_between_two_passes_cost_nothing(tmp_path: Path) -> Non
     assert_identical(expected, [first, list(loader)])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_passes_that_are_broken_off_one_after_the_other_take_nothing_from_the_next(tmp_path: Path, seed: int) -> None:
+    def broken_off(make: Any) -> list[Any]:
+        seed_all(seed)
+        loader = make(Stream(tmp_path, 20, 20), num_workers=2, batch_size=2, persistent_workers=True)
+        return [*(next(iter(loader)) for _ in range(4)), *loader]
+
+    with torch_may_fork():
+        expected = broken_off(TORCH.make)
+    tidy_up()
+    assert_identical(expected, broken_off(our_way("grown").make))
+
+
 def test_an_item_that_ends_every_worker_is_named(tmp_path: Path) -> None:
     dataset = Stream(tmp_path, 9, 9)
     dataset.fatal = {(1, 5): 99}
