@@ -73,6 +73,14 @@ class Endless(IterableDataset[float]):
         return (random.random() for _ in range(10))
 
 
+class Diverging(Endless):
+    """Begins with the same in every worker, and goes on as it comes."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield 0.5
+        yield from super().__iter__()
+
+
 class Growing(Dataset[int]):
     """Changes between epochs."""
 
@@ -163,9 +171,11 @@ def test_a_stream_that_shares_itself_out_is_left_alone(fix: tuple[str, ...]) -> 
     assert doubts_of(loader) == []
 
 
-def test_streams_that_differ_are_not_accused() -> None:
-    loader = loader_of(Endless())
-    assert len(items_of(loader)) == 20
+@pytest.mark.parametrize("batch_size", [1, 2, None])
+@pytest.mark.parametrize("kind", [Endless, Diverging])
+def test_streams_that_differ_are_not_accused(kind: Any, batch_size: int | None) -> None:
+    loader = our_way("grown").make(kind(), batch_size=batch_size)
+    assert len(list(loader)) >= 10
     assert doubts_of(loader) == []
 
 

@@ -17,7 +17,7 @@ def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozense
     doubts: list[str] = []
     if len(noticed) < 2 or any(each.has_asked for each in noticed):  # a dataset that asks knows that there are several
         return doubts
-    if is_stream and "shard" not in fixes and _are_alike(each.first_item for each in noticed):
+    if is_stream and "shard" not in fixes and _are_alike(each.first_items for each in noticed):
         doubts.append(
             f"{named('AF502')}: {len(noticed)} workers read the same stream from its start, so samples come "
             f"{len(noticed)} times. The dataset does not ask get_worker_info() which part is whose. "

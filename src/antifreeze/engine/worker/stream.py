@@ -66,7 +66,7 @@ class StreamFetcher(Batcher):
         """A pass over the stream begins."""
         self._skipped = None
         self._has_ended = False
-        self._is_new = True
+        self._notices.begin_stream()
         self._has_begun = False
         self._source = iter(self._dataset)
         self._share = Share(self._source, self._notices, worker=self._worker, workers=self._workers)
@@ -116,9 +116,8 @@ class StreamFetcher(Batcher):
         if not samples:
             raise NothingLeft
         self.stopwatch.fetched(len(samples), whole=index)
-        if self._is_new:
-            self._is_new = False
-            self._notices.note_first(samples[0])
+        if self._notices.items_wanted:
+            self._notices.note_items(samples)
         return self.collate(samples, index) if self._batched else self.collate_one(samples[0])
 
     def _take_strictly(self, asked: Sequence[int]) -> list[Any]:
