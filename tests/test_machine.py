@@ -297,6 +297,17 @@ def test_what_is_mapped_stays_mapped(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x" + CONTENT[1:]
 
 
+@pytest.mark.parametrize("where", ["Anonymous", "Swap"])
+def test_what_was_written_into_a_copy_of_a_file_is_seen_also_if_it_was_swapped_out(
+    put_files: PutFiles, where: str
+) -> None:
+    facts = {"Rss": 8, "Anonymous": 0, "Swap": 0, "SwapPss": 0, where: 4}
+    lines = "".join(f"{name}:  {size} kB\n" for name, size in facts.items())
+    put_files({"/proc/self/smaps": f"1000-3000 rw-p 00000000 08:01 7  /data/file\n{lines}VmFlags: rd wr\n"})
+    assert machine.own_bytes(0x1000, 0x3000) == 4096
+    assert machine.own_bytes(0x3000, 0x4000) is None
+
+
 def test_a_thousand_open_files_cost_little(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with contextlib.ExitStack() as files:

@@ -4,6 +4,8 @@ import copy
 import os
 import pickle
 import random
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -194,3 +196,15 @@ def test_reading_in_any_order_gives_the_same() -> None:
     sequence = packed(elements)
     places = random.Random(1).sample(range(len(elements)), 1000)
     assert [sequence[place] for place in places] == [elements[place] for place in places]
+
+
+@pytest.mark.parametrize("make", [iter, reversed])
+def test_an_iterator_outlives_the_sequence(make: Any) -> None:
+    # In a process of its own: what is read from memory that is gone ends it.
+    script = f"""
+import antifreeze
+rest = {make.__name__}(antifreeze.packed(range(100_000)))
+print(sum(rest))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "4999950000\n"), done.stderr

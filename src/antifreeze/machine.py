@@ -203,7 +203,7 @@ def own_bytes(start: int, end: int) -> int | None:
         if not key.endswith(":"):
             first, last = (int(number, 16) for number in key.split("-"))
             is_there = first < end and start < last
-        elif is_there and key == "Anonymous:":
+        elif is_there and key in ("Anonymous:", "Swap:"):  # written and in memory; written and put away
             found = (found or 0) + (int(fact.split()[0]) << 10)
     return found
 

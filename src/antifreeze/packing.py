@@ -315,5 +315,7 @@ def _in_shared_memory(pieces: Iterable[bytes | memoryview]) -> torch.Tensor:
 
 
 def _view(tensor: torch.Tensor) -> memoryview:
-    """The bytes of a tensor, for as long as it lives (and without numpy, which torch does not need)."""
-    return memoryview((ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())).cast("B")
+    """The bytes of a tensor, which lives as long as they are in use (and without numpy, which torch does not need)."""
+    raw = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
+    raw.holds = tensor  # type: ignore[attr-defined]  # an iterator over numbers has nothing but the view
+    return memoryview(raw).cast("B")

@@ -145,7 +145,7 @@ def test_a_file_that_was_renamed_or_deleted_arrives_all_the_same(path: Path) -> 
 
 
 def test_more_files_than_a_message_carries_go_by_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickler, "MOST_SHARED", 1)
+    monkeypatch.setattr(pickler, "MOST_FILES", 1)
     other = path.with_name("other.txt")
     other.write_bytes(b"other")
     with path.open("rb") as first, other.open("rb") as second:
@@ -158,7 +158,7 @@ def test_more_files_than_a_message_carries_go_by_name(path: Path, monkeypatch: p
 
 
 def test_a_file_that_goes_by_name_must_still_be_the_same_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickler, "MOST_SHARED", 0)
+    monkeypatch.setattr(pickler, "MOST_FILES", 0)
     with path.open("rb") as file:
         crossing = send(file, main_names=frozenset())
         path.rename(path.with_name("moved.txt"))
@@ -171,7 +171,7 @@ def test_a_file_that_goes_by_name_must_still_be_the_same_file(path: Path, monkey
 
 
 def test_a_name_that_stands_for_a_pipe_by_now_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickler, "MOST_SHARED", 0)
+    monkeypatch.setattr(pickler, "MOST_FILES", 0)
     with path.open("rb") as file:
         crossing = send(file, main_names=frozenset())
     path.unlink()

@@ -1,10 +1,12 @@
 """Objects → a parcel → the objects again, in one process."""
 
+import contextlib
 import gc
 import os
 import sys
 import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -48,6 +50,19 @@ def test_plain_data_arrives(thing: Any) -> None:
     arrived = cross(thing)
     assert type(arrived) is type(thing)
     np.testing.assert_equal(arrived, thing)
+
+
+def test_many_open_files_leave_room_for_tensors_that_stay_shared(tmp_path: Path) -> None:
+    for number in range(pickler.MOST_SHARED):
+        (tmp_path / str(number)).touch()
+    with contextlib.ExitStack() as opened:
+        files = [opened.enter_context(path.open("rb")) for path in tmp_path.iterdir()]
+        flag = torch.zeros(1).share_memory_()
+        copies, arrived = cross((files, flag))
+        for copy in copies:
+            copy.close()
+    flag += 1
+    assert arrived.item() == 1
 
 
 @settings(deadline=None, max_examples=30)

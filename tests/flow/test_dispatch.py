@@ -93,3 +93,11 @@ def test_no_sequence_of_events_loses_repeats_or_reorders_a_ticket(window: int, e
         assert under_way
         dispatch.done()
         under_way -= 1
+
+
+def test_tickets_that_are_called_off_are_not_sent() -> None:
+    dispatch = dispatch_of(5, window=3)
+    send_all(dispatch)
+    assert [called_off.number for called_off in dispatch.call_off()] == [3, 4]
+    dispatch.done()
+    assert send_all(dispatch) == []

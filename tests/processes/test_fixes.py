@@ -42,6 +42,14 @@ class Reseeded(Drawing):
         return super().__getitem__(index)
 
 
+class SeededByIndex(Drawing):
+    """Does what is right for every sample."""
+
+    def __getitem__(self, index: int) -> float:
+        self.generator.seed(index)
+        return super().__getitem__(index)
+
+
 class Whole(IterableDataset[int]):
     """Does not know that there are several workers."""
 
@@ -74,6 +82,14 @@ class Endless(IterableDataset[float]):
 
     def __iter__(self) -> Iterator[float]:
         return (random.random() for _ in range(10))
+
+
+class Diverging(Endless):
+    """Begins with the same in every worker, and goes on as it comes."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield 0.5
+        yield from super().__iter__()
 
 
 class Growing(Dataset[int]):
@@ -138,6 +154,12 @@ def test_generators_that_are_seeded_in_the_worker_are_not_accused() -> None:
     assert doubts_of(loader) == []
 
 
+def test_generators_that_are_seeded_for_every_sample_are_not_accused() -> None:
+    loader = loader_of(SeededByIndex(random.Random(3)))
+    assert len(set(items_of(loader))) == 32
+    assert doubts_of(loader) == []
+
+
 def seed_by_hand(worker: int) -> None:
     info = get_worker_info()
     assert info is not None
@@ -165,9 +187,11 @@ def test_a_stream_that_asks_who_it_is_after_its_first_item_is_shared_out_to_the_
     assert [sorted(items_of(loader)) for _ in range(2)] == [list(range(30))] * 2
 
 
-def test_streams_that_differ_are_not_accused() -> None:
-    loader = loader_of(Endless())
-    assert len(items_of(loader)) == 20
+@pytest.mark.parametrize("batch_size", [1, 2, None])
+@pytest.mark.parametrize("kind", [Endless, Diverging])
+def test_streams_that_differ_are_not_accused(kind: Any, batch_size: int | None) -> None:
+    loader = our_way("grown").make(kind(), batch_size=batch_size)
+    assert len(list(loader)) >= 10
     assert doubts_of(loader) == []
 
 

@@ -131,12 +131,67 @@ def test_workers_that_die_between_two_passes_cost_nothing(tmp_path: Path) -> Non
     assert_identical(expected, [first, list(loader)])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_passes_that_are_broken_off_one_after_the_other_take_nothing_from_the_next(tmp_path: Path, seed: int) -> None:
+    def broken_off(make: Any) -> list[Any]:
+        seed_all(seed)
+        loader = make(Stream(tmp_path, 20, 20), num_workers=2, batch_size=2, persistent_workers=True)
+        return [*(next(iter(loader)) for _ in range(4)), *loader]
+
+    with torch_may_fork():
+        expected = broken_off(TORCH.make)
+    tidy_up()
+    assert_identical(expected, broken_off(our_way("grown").make))
+
+
 def test_an_item_that_ends_every_worker_is_named(tmp_path: Path) -> None:
     dataset = Stream(tmp_path, 9, 9)
     dataset.fatal = {(1, 5): 99}
     with pytest.raises(WorkerLost, match="sample 5") as caught:
         passes_of(our_way("grown").make, dataset, batch_size=2)
     assert caught.value.worker == 1
+
+
+class Late(Stream):
+    """Begins when its first item is asked for, as generator functions do: until then it says where it was before."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        super().__init__(folder, *lengths)
+        self.passes = torch.zeros(len(lengths), dtype=torch.int64).share_memory_()
+        self.place: int | None = None
+        self.start: int | None = None
+
+    def state_dict(self) -> int | None:
+        return self.place
+
+    def load_state_dict(self, state: int) -> None:
+        self.start = state
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        self.place, self.start = self.start or 0, None
+        self.passes[info.id] += self.place == 0
+        while self.place < self.lengths[info.id]:
+            number, self.place = self.place, self.place + 1
+            for time_ in range(self.fatal.get((info.id, number), 0)):
+                if self.passes[info.id] == 2:
+                    self.die_once(f"{info.id}-{number}-{time_}")
+            time.sleep(0.02)
+            yield torch.tensor([info.id, number])
+
+
+def numbers_of(batches: list[Any]) -> list[tuple[int, int]]:
+    return sorted((int(worker), int(number)) for batch in batches for worker, number in batch.tolist())
+
+
+@pytest.mark.parametrize("deaths", [{(0, 1): 1}, {(1, 16): 1, (1, 17): 1}], ids=["at its start", "one after another"])
+def test_where_a_stream_was_in_another_pass_is_not_where_it_is(tmp_path: Path, deaths: dict[Any, int]) -> None:
+    dataset = Late(tmp_path, 20, 20)
+    dataset.fatal = deaths
+    for batches in passes_of(our_way("grown").make, dataset, batch_size=4, persistent_workers=True):
+        assert numbers_of(batches) == [(worker, number) for worker in (0, 1) for number in range(20)]
+    assert len(list(tmp_path.iterdir())) == sum(deaths.values())
 
 
 def test_a_stream_that_can_say_where_it_is_is_not_read_again_from_the_start(

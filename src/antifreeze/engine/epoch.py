@@ -137,10 +137,16 @@ class Epoch:
         self._plan.begin(next_index)
         self._succession.begin_pass(self._plan.next_number)
         if self._is_stream and not is_first:
-            self._orders.begin_pass(Pass(self._plan.next_number, shared_seed))
+            self._begin_streams(shared_seed)
         for _ in range(self._window):
             self._plan_one()
         self._send_work()
+
+    def _begin_streams(self, shared_seed: int | None) -> None:
+        for ticket in self._dispatch.call_off():  # sent later, they would read what is of the pass that begins
+            self._delivery.forget(ticket)
+            self._orders.pass_over(ticket)
+        self._orders.begin_pass(Pass(self._plan.next_number, shared_seed))
 
     def next_batch(self) -> Any:
         """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
@@ -237,7 +243,7 @@ class Epoch:
         doubts = doubts_about(noticed, is_stream=self._is_stream, fixes=self._fixes)
         for number, first in self._succession.first_items.items():
             if not self._pool.workers[number].leases:  # else it may not be through with reading again
-                doubts += doubts_about_repeating(noticed[number], first_item=first)
+                doubts += doubts_about_repeating(noticed[number], first_items=first)
         for what in doubts:
             if what not in self._doubts:
                 self._doubts.add(what)

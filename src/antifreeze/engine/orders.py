@@ -55,8 +55,12 @@ class Orders:
             elif told.number in undone:
                 self._send(worker, told)
             elif is_whole:  # else it would lead nowhere
-                again = Work(told.number, told.index, None, 0, (), True, *self._quarantine_for(told))
-                self._pool.send(worker, again)
+                self._pool.send(worker, self._replay_of(told))
+
+    def pass_over(self, ticket: Ticket) -> None:
+        """Nobody wants this batch any more, but its worker is to read on as if somebody did."""
+        self.history.note_sent(ticket)
+        self._pool.send(self._pool.workers[ticket.worker], self._replay_of(ticket))
 
     def begin_pass(self, begun: Pass) -> None:
         """Every worker is to read its stream from the start, once it has done what it was given before."""
@@ -101,6 +105,9 @@ class Orders:
                 self.unsent.append((ticket, error))
             return False
         return True
+
+    def _replay_of(self, ticket: Ticket) -> Work:
+        return Work(ticket.number, ticket.index, None, 0, (), True, *self._quarantine_for(ticket))
 
     def busy_workers(self) -> int:
         """How many workers have something to do."""

@@ -7,13 +7,17 @@ versions of its tensors. Two descriptions that differ are evidence of a change; 
 from __future__ import annotations
 
 import random
+import types
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils.data import Dataset
 from torch.utils.data._utils import HAS_NUMPY
+
+from antifreeze.engine.crossing.reading import attributes_of, is_a
 
 if HAS_NUMPY:
     import numpy as np
@@ -33,7 +37,8 @@ def describe(dataset: Any) -> dict[str, Any]:
     while waiting and len(traits) < MOST_OBJECTS:
         path, thing = waiting.popleft()
         if type(thing) in _PLAIN:
-            traits[path] = thing if not isinstance(thing, str | bytes) else hash(thing)
+            # As text, in which a number that is none (NaN) equals itself.
+            traits[path] = repr(thing) if not isinstance(thing, str | bytes) else hash(thing)
         elif id(thing) not in seen:
             seen[id(thing)] = thing
             traits[path] = _trait(thing)
@@ -51,6 +56,13 @@ _ABSENT = object()
 
 
 def _trait(thing: Any) -> Any:
+    try:
+        return _look_at(thing)
+    except Exception:  # of a sparse or an inference tensor, or of a class of the user's: it does not show what it is
+        return type(thing).__qualname__
+
+
+def _look_at(thing: Any) -> Any:
     if isinstance(thing, torch.Tensor):
         # What lies in shared memory is seen by all.
         return None if thing.is_shared() else (tuple(thing.shape), str(thing.dtype), thing._version)
@@ -65,13 +77,12 @@ def _checksum(array: Any) -> int:
     """Of a part of it: a change of a few numbers in the midst of many is not noticed."""
     if array.dtype.hasobject:
         return 0
-    return zlib.crc32(np.ascontiguousarray(array.reshape(-1)[: MOST_BYTES // max(1, array.itemsize)]).tobytes())
+    return zlib.crc32(array.flat[: MOST_BYTES // max(1, array.itemsize)].tobytes())
 
 
 def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(
-        thing, torch.Tensor | type | random.Random
-    ):  # a generator that is drawn from is not changed by anybody
+    # A generator that is drawn from is not changed by anybody.
+    if any(is_a(thing, kind) for kind in (torch.Tensor, type, types.ModuleType, random.Random)):
         return
     if type(thing) is dict:
         if len(thing) <= MOST_ITEMS:
@@ -80,6 +91,7 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
         if len(thing) <= MOST_ITEMS:
             yield from ((f"[{number}]", part) for number, part in enumerate(thing))
     else:
-        attributes = getattr(thing, "__dict__", None)
-        if isinstance(attributes, dict):
-            yield from ((f".{name}", part) for name, part in list(attributes.items()))
+        is_dataset = is_a(thing, Dataset)
+        for name, part in attributes_of(thing).items():
+            if is_dataset or not name.startswith("_"):  # what others keep to themselves may be a cache (pandas)
+                yield f".{name}", part

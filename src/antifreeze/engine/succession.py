@@ -71,7 +71,7 @@ class Succession:
         again = len(history.of(number)) - len(undone)
         state = snapshot.state if snapshot is not None else None
         if self._is_stream:
-            self._note_first_item(worker)
+            self._note_first_items(worker)
             if again > 0:
                 self._chronicle.note_read_again(worker, again=again)
         elif not history.is_whole(number):
@@ -94,8 +94,8 @@ class Succession:
         """The ticket that a worker is at, if it has not been done before."""
         return wording.ticket_at(worker.board.read_pulse(), self.undone(worker.number))
 
-    def _note_first_item(self, worker: Worker) -> None:
-        ticket, first = worker.board.read_pulse().ticket, worker.board.read_notices().first_item
+    def _note_first_items(self, worker: Worker) -> None:
+        ticket, first = worker.board.read_pulse().ticket, worker.board.read_notices().first_items
         if first and ticket is not None and ticket >= self._first_ticket:  # else it is that of an earlier pass
             self.first_items.setdefault(worker.number, first)
 

@@ -97,10 +97,11 @@ class Noticed(NamedTuple):
 
     has_asked: bool
     """Whether the dataset, or worker_init_fn, has asked which worker this is."""
-    first_item: int
-    """A checksum of the first item of its stream; 0: there is none."""
-    has_drawn: bool
-    """Whether a generator that the dataset holds was drawn from, beginning in a state that all workers have."""
+    first_items: int
+    """A checksum of the first few items of its stream; 0: there are none."""
+    drawn: int
+    """A checksum of where generators that the dataset holds are after a few batches; 0: they have not been drawn from, or
+    did not begin as they are in all workers."""
 
 
 class Snapshot(NamedTuple):
@@ -140,8 +141,8 @@ class Board:
 
     def read_notices(self) -> Noticed:
         """What the worker has noticed."""
-        asked, first_item, drawn = self.notices[:3].tolist()
-        return Noticed(bool(asked), first_item, bool(drawn))
+        asked, first_items, drawn = self.notices[:3].tolist()
+        return Noticed(bool(asked), first_items, drawn)
 
     def keep(self, ticket: TicketNo, state: bytes) -> bool:
         """Keep the state of the generators before this ticket; False if it is too large to be kept."""

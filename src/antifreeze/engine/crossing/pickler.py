@@ -32,6 +32,8 @@ from antifreeze.engine.crossing.kinds.registry import Kinds
 OUT_OF_BAND_FROM = 4096
 # A message carries at most 253 descriptors (the kernel's SCM_MAX_FD); what is beyond is copied, or goes by its name.
 MOST_SHARED = 240
+# Of these; the others are for shared tensors, which have no name to go by, and would be copies of their own.
+MOST_FILES = 120
 # Less than this is copied sooner than its file is found.
 MAPPED_FROM = 1 << 20
 _CODE = (type, types.FunctionType)
@@ -157,7 +159,7 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.by_value: list[Any] = []
         self.buffers: list[memoryview] = []
         self.places: list[tuple[int, int]] = []
-        self.luggage = base.Luggage(MOST_SHARED)
+        self.luggage = base.Luggage(MOST_FILES)
         self.modules: set[str] = set()
         """Of classes and functions that go by name, and modules themselves."""
         self._kinds = Kinds()

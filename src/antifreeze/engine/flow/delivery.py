@@ -66,6 +66,10 @@ class Delivery(Generic[T]):
             return Arrival(self._stale.pop(number), outcome)
         raise InternalError(f"an outcome for ticket {number}, which is not under way")
 
+    def forget(self, ticket: Ticket) -> None:
+        """This ticket is of an epoch that was broken off, and has no outcome."""
+        del self._stale[ticket.number]
+
     def take(self) -> Arrival[T]:
         """The next outcome; only after `has_next()`."""
         number = self._next()

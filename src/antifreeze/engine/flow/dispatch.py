@@ -40,6 +40,12 @@ class Dispatch:
         self._under_way += 1
         return self._waiting.popleft()
 
+    def call_off(self) -> list[Ticket]:
+        """Those that have not been sent, and now will not be."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
+
     def done(self) -> None:
         """A batch has left our hands: its ticket is no longer under way."""
         self._under_way -= 1

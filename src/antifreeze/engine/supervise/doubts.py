@@ -6,7 +6,7 @@ Each doubt rests on facts of this run, and carries the code of the disease and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from antifreeze.engine.arena.board import Noticed
 from antifreeze.errors import named
@@ -17,13 +17,14 @@ def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozense
     doubts: list[str] = []
     if len(noticed) < 2 or any(each.has_asked for each in noticed):  # a dataset that asks knows that there are several
         return doubts
-    if is_stream and "shard" not in fixes and _is_repeated(noticed):
+    if is_stream and "shard" not in fixes and _are_alike(each.first_items for each in noticed):
         doubts.append(
             f"{named('AF502')}: {len(noticed)} workers read the same stream from its start, so samples come "
             f"{len(noticed)} times. The dataset does not ask get_worker_info() which part is whose. "
             'fix=("shard",) or --fix shard gives each worker its share'
         )
-    if "rng" not in fixes and sum(each.has_drawn for each in noticed) > 1:
+    # After as many batches, copies that were drawn from alike are alike; those that are seeded for every sample are not.
+    if "rng" not in fixes and _are_alike(each.drawn for each in noticed):
         doubts.append(
             f"{named('AF501')}: the dataset holds a random generator and draws from it in its workers. Each of the "
             f"{len(noticed)} has a copy in the same state, so different samples get the same draws, and each epoch begins "
@@ -32,9 +33,10 @@ def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozense
     return doubts
 
 
-def doubts_about_repeating(noticed: Noticed, *, first_item: int) -> list[str]:
-    """Of a worker that has read the stream of another again, which began with this item."""
-    if noticed.first_item in (0, first_item):  # 0: it did not have to
+def doubts_about_repeating(noticed: Noticed, *, first_items: int) -> list[str]:
+    """Of a worker that has read the stream of another again, which began with these items."""
+    # Nothing can be said about different numbers of them; none: it did not have to read it.
+    if noticed.first_items == first_items or noticed.first_items >> 32 != first_items >> 32:
         return []
     what = (
         f"{named('AF504')}: a worker died, and its stream gave other items when it was read again, so that some came twice "
@@ -43,7 +45,6 @@ def doubts_about_repeating(noticed: Noticed, *, first_item: int) -> list[str]:
     return [what]
 
 
-def _is_repeated(noticed: Sequence[Noticed]) -> bool:
-    """Whether several workers have begun with the same item."""
-    firsts = Counter(each.first_item for each in noticed if each.first_item)
-    return any(count > 1 for count in firsts.values())
+def _are_alike(checksums: Iterable[int]) -> bool:
+    """Whether several workers have the same one."""
+    return any(count > 1 for checksum, count in Counter(checksums).items() if checksum)

@@ -161,8 +161,8 @@ class Workbench:
 
     def _look_at_generators(self) -> None:
         self._looks_after -= 1
-        if not self._looks_after and self._randomness.held_state() != self._inherited:
-            self._notices.note_drawn()
+        if not self._looks_after and (state := self._randomness.held_state()) != self._inherited:
+            self._notices.note_drawn(state)
 
     def _turn_to(self, work: Work, given: Desk | None) -> None:
         self._writer.begin(given)

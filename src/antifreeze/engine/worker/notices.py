@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +15,10 @@ from torch.utils.data._utils import worker as torch_worker
 
 from antifreeze.engine.arena.board import Board
 
-# A first item that is larger says enough in its first bytes.
+# An item that is larger says enough in its first bytes.
 MOST_BYTES = 1 << 16
+# Streams that differ may begin alike: with the first state of an environment, say.
+FEW_ITEMS = 4
 
 
 class Notices:
@@ -25,6 +27,9 @@ class Notices:
     def __init__(self, board: Board) -> None:
         self._words = board.notices
         self._shares_itself_out: bool | None = None
+        self._checksum = 0
+        self.items_wanted = 0
+        """So many more items of the stream are to be noted."""
 
     @property
     def has_asked(self) -> bool:
@@ -42,21 +47,27 @@ class Notices:
         """It has."""
         self._words[0] = 1
 
-    def forget_first(self) -> None:
-        """A pass begins, and its first item is still to come."""
-        self._words[1] = 0
+    def begin_stream(self) -> None:
+        """This worker reads its stream from the start."""
+        self._words[1] = self._checksum = 0
+        self.items_wanted = FEW_ITEMS
 
-    def note_first(self, item: Any) -> None:
-        """The first item of this worker's stream."""
-        try:
-            raw = item.numpy(force=True).tobytes() if isinstance(item, torch.Tensor) else pickle.dumps(item, 5)
-        except Exception:  # an item of the user's own kind, that does not show what it is
-            return
-        self._words[1] = zlib.crc32(raw[:MOST_BYTES]) + 1
+    def note_items(self, items: Sequence[Any]) -> None:
+        """The next items of this worker's stream, of which the first few are wanted."""
+        for item in items[: self.items_wanted]:
+            try:
+                raw = item.numpy(force=True).tobytes() if isinstance(item, torch.Tensor) else pickle.dumps(item, 5)
+            except Exception:  # an item of the user's own kind, that does not show what it is
+                self._words[1] = self.items_wanted = 0
+                return
+            self.items_wanted -= 1
+            self._checksum = zlib.crc32(raw[:MOST_BYTES], self._checksum)
+        # With their number: as long as one worker has read fewer than another, nothing can be said.
+        self._words[1] = (FEW_ITEMS - self.items_wanted) << 32 | self._checksum
 
-    def note_drawn(self) -> None:
-        """A generator that the dataset holds has been drawn from, and began in the state that it has in all workers."""
-        self._words[2] = 1
+    def note_drawn(self, state: bytes) -> None:
+        """Generators that the dataset holds have been drawn from, began as they are in all workers, and are now here."""
+        self._words[2] = zlib.crc32(state) + 1
 
 
 def watch_questions(notices: Notices) -> None:
@@ -82,8 +93,23 @@ def _answer_and_note() -> Any:
     return _worker_info  # type: ignore[name-defined]  # noqa: F821
 
 
-def shared_out(items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> Iterator[Any]:
-    """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out."""
-    for number, item in enumerate(items):
-        if notices.shares_itself_out or number % workers == worker:
-            yield item
+class Share:
+    """This worker's share of a stream that every worker reads whole; all of it if the dataset shares itself out.
+
+    (No generator: that would end with the first exception of the stream.)
+    """
+
+    def __init__(self, items: Iterator[Any], notices: Notices, *, worker: int, workers: int) -> None:
+        self._items = items
+        self._notices = notices
+        self._worker = worker
+        self._workers = workers
+        self.number = 0
+        """Of the item of the whole stream that is read next."""
+
+    def __next__(self) -> Any:
+        while True:
+            item, number = next(self._items), self.number
+            self.number += 1
+            if self._notices.shares_itself_out or number % self._workers == self._worker:
+                return item

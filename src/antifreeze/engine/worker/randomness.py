@@ -54,7 +54,7 @@ class Randomness:
     def held_state(self) -> bytes:
         """The state of those alone; empty if there are none, or one does not show it."""
         try:
-            return pickle.dumps([_state_of(each) for each in self._held.values()], 5) if self._held else b""
+            return pickle.dumps([_shown(generator) for generator in self.held], 5) if self._held else b""
         except Exception:  # of a generator of the user's own kind
             return b""
 
@@ -86,11 +86,20 @@ class Randomness:
         self._is_quick = len(seen) <= FEW_OBJECTS
 
 
+def _shown(generator: Any) -> Any:
+    """What a generator's draws depend on, as plain data: the pickle of one of torch's is never the same twice."""
+    if isinstance(generator, torch.Generator):
+        return _bytes_of(generator.get_state())
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
+
+
 def _torch_state() -> bytearray:
-    return _raw(torch.get_rng_state())
+    return _bytes_of(torch.get_rng_state())
 
 
-def _raw(state: torch.Tensor) -> bytearray:
+def _bytes_of(state: torch.Tensor) -> bytearray:
     raw = bytearray(state.numel())
     torch.frombuffer(raw, dtype=torch.uint8).copy_(state)
     return raw
@@ -162,15 +171,6 @@ def _follow(thing: Any, step: tuple[str, Any]) -> Any:
     if kind == "attribute":
         return getattr(thing, key)
     return thing[key] if kind == "item" else thing.__closure__[key].cell_contents
-
-
-def _state_of(generator: Any) -> Any:
-    """Equal for generators that will draw the same; a pickle of torch's differs each time."""
-    if isinstance(generator, torch.Generator):
-        return bytes(_raw(generator.get_state()))
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
 
 
 def _copy_state(source: Any, target: Any) -> None:

@@ -19,7 +19,7 @@ from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.fetch import Batcher
 from antifreeze.engine.worker.lenient import NothingLeft, none_returned, wait_for
 from antifreeze.engine.worker.mishaps import describe
-from antifreeze.engine.worker.notices import Notices, shared_out
+from antifreeze.engine.worker.notices import Notices, Share
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
@@ -60,54 +60,65 @@ class StreamFetcher(Batcher):
         self._mishaps = mishaps
         self._skipped: Exception | None = None
         """What was raised instead of the last item, and was let pass."""
-        self.begin()
+        self._source: Any = None
 
     def begin(self) -> None:
         """A pass over the stream begins."""
         self._skipped = None
         self._has_ended = False
-        self._is_new = True
-        self._notices.forget_first()
-        self._items: Any = iter(self._dataset)
-        if self._is_shared_out:
-            self._items = shared_out(self._items, self._notices, worker=self._worker, workers=self._workers)
+        self._notices.begin_stream()
+        self._has_begun = False
+        self._source = iter(self._dataset)
+        self._share = Share(self._source, self._notices, worker=self._worker, workers=self._workers)
+        self._items = self._share if self._is_shared_out else self._source
 
     @property
     def keeps_state(self) -> bool:
         """Whether the stream can be told where to go on."""
-        return _has_state(self._dataset) or _has_state(self._items)
+        return _has_state(self._dataset) or _has_state(self._source)
 
-    def state(self) -> tuple[Any, Any]:
-        """Where the stream is: what the dataset says of itself, and what its iterator does."""
-        return _state_of(self._dataset), _state_of(self._items)
+    @property
+    def knows_its_place(self) -> bool:
+        """Whether it can be asked now: before its first item, a dataset may still say where it was in another pass."""
+        return self._has_begun
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come in this pass."""
+        return self._has_ended
+
+    def state(self) -> tuple[Any, Any, int]:
+        """Where the stream is: what the dataset says of itself, what its iterator does, and how far it was shared out."""
+        return _state_of(self._dataset), _state_of(self._source), self._share.number
 
     def end(self) -> None:
         """Nothing more will come in this pass."""
         self._has_ended = True
 
-    def go_to(self, state: tuple[Any, Any]) -> None:
+    def go_to(self, state: tuple[Any, Any, int]) -> None:
         """Go on from where another worker's stream was."""
-        of_dataset, of_items = state
+        of_dataset, of_source, number = state
         if of_dataset is not None:
             self._dataset.load_state_dict(of_dataset)
         self.begin()
-        self._is_new = False  # its first item is another worker's
-        if of_items is not None:
-            self._items.load_state_dict(of_items)
+        self._notices.items_wanted = 0  # its first items are another worker's
+        if of_source is not None:
+            self._source.load_state_dict(of_source)
+        self._share.number = number
 
     def fetch(self, index: range | int) -> Any:
         """The next batch; EndOfStream if there is none. Whatever user code raises passes through."""
         if self._has_ended:
             raise EndOfStream
+        self._has_begun = True
         samples = self._take(index if isinstance(index, range) else (index,))
         if (not samples or self._drops_last) and self._has_ended:
             raise EndOfStream
         if not samples:
             raise NothingLeft
         self.stopwatch.fetched(len(samples), whole=index)
-        if self._is_new:
-            self._is_new = False
-            self._notices.note_first(samples[0])
+        if self._notices.items_wanted:
+            self._notices.note_items(samples)
         return self.collate(samples, index) if self._batched else self.collate_one(samples[0])
 
     def _take_strictly(self, asked: Sequence[int]) -> list[Any]:
@@ -142,7 +153,7 @@ class StreamFetcher(Batcher):
             except StopIteration:
                 raise
             except Exception as error:  # of the user's iterator: the policy says what becomes of it
-                if isinstance(self._items, types.GeneratorType):
+                if isinstance(self._source, types.GeneratorType):
                     error.add_note(
                         "antifreeze: a generator ends with the exception that it raises, and what comes after it in the "
                         "stream cannot be had: on_error= does not apply. Catch it inside the generator."
@@ -184,7 +195,9 @@ class StreamPlace:
         self._randomness = randomness
 
     def state(self) -> bytes:
-        """The place between two batches; only of a stream that `keeps_state`."""
+        """The place between two batches; only of a stream that `keeps_state` and has begun."""
+        if self._stream.has_ended:  # asked now, it may say that it begins anew
+            return self.at("end")
         return pickle.dumps((self._randomness.state(), self._stream.state()), 5)
 
     def at(self, position: Literal["start", "end"]) -> bytes:

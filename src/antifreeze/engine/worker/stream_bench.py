@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Callable
 from typing import Any, Literal
+
+from torch._utils import ExceptionWrapper
 
 from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import TicketNo
@@ -22,6 +25,9 @@ PAUSE = 100
 class StreamBench(Workbench):
     """A workbench whose samples come one after the other, whatever is asked for."""
 
+    _pass_error: ExceptionWrapper | None = None
+    """What the dataset raised when it was to be read from its start; the next pass may go well."""
+
     def _set_up(self, recipe: Recipe) -> None:
         self._dataset = recipe.dataset
         self._stream = self._batcher = StreamFetcher(
@@ -34,7 +40,7 @@ class StreamBench(Workbench):
             mishaps=self._mishaps,
         )
         self._place = StreamPlace(self._stream, self._randomness)
-        self._plan_snapshots()
+        self._try_to_begin(self._stream.begin)
 
     def _plan_snapshots(self) -> None:
         # Without a state of its own, a stream is read again from the start of its pass.
@@ -42,20 +48,27 @@ class StreamBench(Workbench):
 
     def begin_pass(self, begin: Begin) -> None:
         """Read the stream from its start once more."""
-        if self._birth_error is not None:
+        if self._birth_error is not self._pass_error:  # of its birth, which does not come again
             return
         self._keep(begin.first, "start")
+        self._try_to_begin(lambda: self._begin_from(begin.shared_seed))
+
+    def _begin_from(self, shared_seed: int | None) -> None:
+        seed_pipe(self._dataset, shared_seed)
+        self._stream.begin()
+
+    def _try_to_begin(self, begin: Callable[[], None]) -> None:
+        self._birth_error = self._pass_error = None
         try:
-            seed_pipe(self._dataset, begin.shared_seed)
-            self._stream.begin()
-        except Exception:  # of the dataset, to be raised in the trainer in answer to every ticket
-            self._birth_error = wrap(where=self._where)
+            begin()
+        except Exception:  # of the dataset, to be raised in the trainer in answer to every ticket of this pass
+            self._birth_error = self._pass_error = wrap(where=self._where)
         self._plan_snapshots()
 
     def resume(self, state: bytes) -> None:
         """Take over from another worker, which was there."""
-        if self._birth_error is None:
-            self._place.restore(state)
+        if self._birth_error is self._pass_error:
+            self._try_to_begin(lambda: self._place.restore(state))
 
     def _fetch(self, work: Work) -> Any:
         try:
@@ -69,6 +82,8 @@ class StreamBench(Workbench):
             self._board.keep(ticket, self._place.at(position))
 
     def _keep_snapshot(self, ticket: TicketNo) -> None:
+        if not self._stream.knows_its_place:
+            return
         began = time.monotonic()
         try:
             self._board.keep(ticket, self._place.state())
