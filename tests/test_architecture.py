@@ -25,7 +25,7 @@ adoption
 iterator
 engine.epoch
 engine.outcomes | engine.supervisor
-engine.hedging
+engine.hedging | engine.misgivings
 engine.succession
 engine.chronicle | engine.orders | engine.times
 engine.witness | engine.wording | engine.pinning

@@ -182,7 +182,7 @@ class Iterator(_Stock):
             self._tally.note_batch(asked, _clock())
             self._num_yielded += 1
             if self._num_yielded == self._look_at:
-                self._epoch.look_for_doubts()
+                self._epoch.misgivings.look()
             return data
         except BaseException as error:
             self._epoch.tear(error)  # unless it is meant
@@ -195,7 +195,7 @@ class Iterator(_Stock):
         try:
             return self._epoch.next_batch()
         except StopIteration:
-            self._epoch.look_for_doubts()
+            self._epoch.misgivings.look()
             if not self._persistent_workers:
                 self._shutdown_workers()
             raise
@@ -224,7 +224,7 @@ class Iterator(_Stock):
         changed = difference(self._traits, describe(self._dataset))
         if changed is None:
             return False
-        self._epoch.note_stale(changed)
+        self._epoch.misgivings.note_stale(changed)
         return "stale" in options_of(loader).fix
 
     def _shutdown_workers(self) -> None:

@@ -24,6 +24,7 @@ from antifreeze.engine.flow.dispatch import Dispatch
 from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.hedging import Rescue
+from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.outcomes import Nothing, Outcome, Outcomes, Over, Pinning, Raised, Unsent
@@ -33,14 +34,13 @@ from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, Stem
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.succession import Succession
-from antifreeze.engine.supervise.doubts import doubts_about, doubts_about_repeating
 from antifreeze.engine.supervise.recovery import Recovery
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.supervisor import Supervisor
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Settled, Spent, Unfit
 from antifreeze.engine.witness import Witness
-from antifreeze.errors import InternalError, named
+from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
@@ -75,8 +75,6 @@ class Epoch:
         self._pool = pool
         self._pinner = pinner
         self._awaits_pinning = False
-        self._fixes = options.fix
-        self._doubts: set[str] = set()
         self._arena = arena
         self._in_order = in_order
         self._is_stream = is_stream
@@ -95,6 +93,7 @@ class Epoch:
         self._succession = Succession(
             self._orders, self._delivery, self._chronicle, is_stream=is_stream, replays=options.replay
         )
+        self.misgivings = Misgivings(pool, self._succession, self._chronicle, is_stream=is_stream, fixes=options.fix)
         self._supervisor = Supervisor(
             pool,
             self._orders,
@@ -236,28 +235,6 @@ class Epoch:
             self._pinner.close()
         self.read_times()
         self._arena.close()
-
-    def look_for_doubts(self) -> None:
-        """Whether what workers have noticed speaks against the results; each doubt is told once."""
-        noticed = [worker.board.read_notices() for worker in self._pool.workers]
-        doubts = doubts_about(noticed, is_stream=self._is_stream, fixes=self._fixes)
-        for number, first in self._succession.first_items.items():
-            if not self._pool.workers[number].leases:  # else it may not be through with reading again
-                doubts += doubts_about_repeating(noticed[number], first_items=first)
-        for what in doubts:
-            if what not in self._doubts:
-                self._doubts.add(what)
-                self._chronicle.note_doubt(what)
-
-    def note_stale(self, path: str) -> None:
-        """Something in the dataset is not what it was when the workers were started."""
-        did = 'fix=("stale",) or --fix stale starts them anew'
-        if "stale" in self._fixes:
-            did = "they are started anew"
-        self._chronicle.note_doubt(
-            f"{named('AF503')}: {path} was changed, and kept workers (persistent_workers=True) have the dataset as it was "
-            f"when they were started: {did}"
-        )
 
     def read_times(self) -> None:
         """Add what workers have spent so far to the loader's tally."""
