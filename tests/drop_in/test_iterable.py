@@ -174,6 +174,9 @@ class Gated(torch.utils.data.Dataset[int]):
 def test_out_of_order_a_slow_batch_holds_up_only_what_its_worker_had_been_given() -> None:
     def case(make: Maker) -> Any:
         loader = make(Gated(10), in_order=False, prefetch_factor=2)
-        return [int(batch) for batch in loader]
+        batches = [int(batch) for batch in loader]
+        return batches[:7], sorted(
+            batches[7:]
+        )  # the slow one goes on as soon as the last is fetched: either may come first
 
-    assert assert_same(our_way("grown"), case) == [1, 3, 4, 5, 6, 7, 8, 9, 0, 2]
+    assert assert_same(our_way("grown"), case) == ([1, 3, 4, 5, 6, 7, 8], [0, 2, 9])
