@@ -32,7 +32,8 @@ engine.witness | engine.wording | engine.pinning
 engine.pool
 engine.backends
 engine.worker
-engine.wire | engine.flow | engine.crossing | engine.supervise | engine.staleness
+engine.staleness
+engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
 settings | machine | whenimported | resources | engine.numbers

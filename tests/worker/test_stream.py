@@ -1,5 +1,7 @@
 """Streams in this process: where one was, and what becomes of one that goes on from there."""
 
+import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +12,7 @@ from antifreeze.engine.arena import board as boards
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.wire.messages import Begin, Ended, Failed, Filled, Work
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.renewal import Heritage
 from antifreeze.engine.worker.stream_bench import StreamBench
 from antifreeze.settings import Policy
 
@@ -71,7 +74,7 @@ class Reader:
         self.samples: list[int] = []
         recipe = Recipe(dataset, self.take, True, None, 0, 2, None, **{"policy": Policy(), "is_stream": True, **more})
         self.board = boards.create()
-        self.bench = StreamBench(recipe, WorkerNo(worker), self.board)
+        self.bench = StreamBench(recipe, WorkerNo(worker), self.board, Heritage(os.getppid(), time.monotonic(), ()))
         self.tickets = 0
 
     def take(self, samples: list[int]) -> None:
