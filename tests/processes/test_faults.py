@@ -492,7 +492,8 @@ CASES = [
             data=WITHOUT_SAMPLE * 2,
         ),
         at_sample,
-        {**HASTY, "on_error": "skip"},
+        # Longer than it takes the other worker to come to life: a stall is one only beside samples that went well.
+        {**HASTY, "sample_timeout": 4.0, "on_error": "skip"},
         epochs=2,
     ),
     # Exceptions of every kind.
