@@ -119,6 +119,26 @@ def test_a_hedge_that_gets_stuck_further_on_is_helped_in_its_turn(tmp_path: Path
     assert ledger.counts[Kind.HEDGE_STARTED] == 2
 
 
+class SickBefore(SickOnce):
+    """The sample before it gets stuck as well, when it is fetched for the second time, by whoever comes to help."""
+
+    def __getitem__(self, index: int) -> Any:
+        seen, struck = self.flag.with_suffix(".seen"), self.flag.with_suffix(".struck")
+        if index == SICK - 1 and seen.exists() and not struck.exists():
+            struck.touch()
+            self.trouble()
+        if index == SICK - 1:
+            seen.touch()
+        return super().__getitem__(index)
+
+
+def test_a_hedge_that_gets_stuck_before_that_makes_way_for_another(tmp_path: Path, state_folder: Path) -> None:
+    seen, ledger = load(SickBefore(tmp_path / "flag", sleep))
+    assert seen == list(range(LENGTH))
+    assert ledger.counts[Kind.HEDGE_STARTED] == 2
+    assert ledger.counts[Kind.HEDGE_GIVEN_UP] == ledger.counts[Kind.HEDGE_WON] == 1
+
+
 class Lagging(SickOnce):
     """One sample takes longer than a stall, every time."""
 

@@ -109,13 +109,18 @@ class Hedging:
             self._chronicle.note(Kind.HEDGE_LOST, "the first worker came back; the second is stopped", worker)
         self.dismiss(loser)
 
-    def keep_if_further(self, hedge: Worker) -> None:
-        """A hedge is stuck, too: if it got past where the first one is, it is the one to keep, and to be helped in turn."""
-        pulse = hedge.board.read_pulse()
-        first = self._pool.workers[hedge.number].board.read_pulse()
-        if pulse.step is not Step.STARTING and _progress(pulse) > _progress(first):
+    def compare(self, hedge: Worker) -> None:
+        """A hedge is stuck, too: past where the first one is, it is the one to keep; before that, another may do better."""
+        pulse, first = hedge.board.read_pulse(), self._pool.workers[hedge.number]
+        if pulse.step is Step.STARTING:
+            return
+        if _progress(pulse) > _progress(first.board.read_pulse()):
             self._chronicle.note(Kind.HEDGE_WON, "the second worker got further; the first is stopped", hedge)
             self.dismiss(self._pool.promote_hedge(hedge.number))
+        elif _progress(pulse) < _progress(first.board.read_pulse()) and self.hedges_of(first) < MOST_HEDGES:
+            what = "the second worker is stuck at something that the first one got past"
+            self._chronicle.note(Kind.HEDGE_GIVEN_UP, what, hedge)
+            self.dismiss(self._pool.drop_hedge(hedge.number))
 
     def dismiss(self, worker: Worker) -> None:
         """Nobody waits for this one any more."""

@@ -92,7 +92,7 @@ class Supervisor:
                 self.hedging.give_up_stem_of(worker)
         for hedge in list(self._pool.hedges.values()):
             if self._judge(hedge, timings) is State.STALLED:
-                self.hedging.keep_if_further(hedge)
+                self.hedging.compare(hedge)
         states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
         unwell = [worker for worker, state in states.items() if state is not State.FINE]

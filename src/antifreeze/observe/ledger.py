@@ -61,7 +61,7 @@ class Kind(StrEnum):
     HEDGE_LOST = "hedge-lost"
     """The one that was stuck came back first."""
     HEDGE_GIVEN_UP = "hedge-given-up"
-    """The second worker never came to life, and others may have one in its stead."""
+    """The second worker never came to life, or is stuck where the first was not: there may be another in its stead."""
     RESCUED = "rescued"
     """The dataset of a worker stuck in an inherited lock has arrived in a clean stem, where workers come from now."""
     RESCUE_FAILED = "rescue-failed"
