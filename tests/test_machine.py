@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from antifreeze import machine
+from antifreeze.machine import memory, processes, reading
 from leftovers import wait_until
 
 MB = 1 << 20
@@ -41,7 +42,8 @@ def put_files(monkeypatch: pytest.MonkeyPatch) -> PutFiles:
                     raise FileNotFoundError(str(self))
                 return files[str(self)]
 
-        monkeypatch.setattr(machine, "Path", MadeUp)
+        for module in (reading, memory, processes):
+            monkeypatch.setattr(module, "Path", MadeUp)
 
     return put
 

@@ -1,0 +1,96 @@
+"""What this process is like: its limits, threads, descriptors and environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+from pathlib import Path
+
+from antifreeze.machine.reading import lines, listing
+
+
+def is_linux() -> bool:
+    """Whether our engine can run here at all."""
+    return sys.platform == "linux"
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have open."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except ImportError:
+        return 256
+
+
+def umask() -> int | None:
+    """The file mode mask, read without changing it (the call that sets it is the only one there is)."""
+    for line in lines("/proc/self/status"):
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return None
+
+
+def started_with(variable: str) -> str | None:
+    """The value that an environment variable had when this process was started, whatever it has been set to since."""
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    found = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry).get(os.fsencode(variable))
+    return None if found is None else os.fsdecode(found)
+
+
+def thread_names() -> list[str]:
+    """What the kernel calls the threads of this process, those of native libraries included."""
+    return [name for task in listing("/proc/self/task") for name in lines(f"/proc/self/task/{task}/comm")]
+
+
+def open_again(fd: int, flags: int) -> int:
+    """The same open file once more, with an offset, flags and owner of its own."""
+    return os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+
+
+def path_of(fd: int) -> str:
+    """The name of an open file, as the kernel knows it now."""
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def has_open(wanted: os.stat_result) -> bool:
+    """Whether this very file is open in this process."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the listing's own descriptor is gone
+            found = os.fstat(int(name))
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+    return False
+
+
+def waited_for_processor_s() -> float:
+    """How long the main thread of this process could have run and had no processor, since it was forked; 0: unknown."""
+    return next((int(line.split()[1]) / 1e9 for line in lines("/proc/self/schedstat")), 0.0)
+
+
+def give_own_offsets() -> None:
+    """Re-open every inherited read-only regular file in place.
+
+    A fork shares open files, offset included: two workers that read through one of them read each other's bytes.
+    """
+    import fcntl  # noqa: PLC0415 - not on every system, and needed in forked workers only
+
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        with contextlib.suppress(OSError):  # the listing's own descriptor is gone, or a file may not be opened any more
+            flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+            if flags & os.O_ACCMODE != os.O_RDONLY or not stat.S_ISREG(os.fstat(fd).st_mode):
+                continue
+            offset = os.lseek(fd, 0, os.SEEK_CUR)
+            fresh = open_again(fd, flags)
+            try:
+                os.lseek(fresh, offset, os.SEEK_SET)
+                os.dup2(fresh, fd, inheritable=os.get_inheritable(fd))
+            finally:
+                os.close(fresh)
