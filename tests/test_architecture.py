@@ -19,6 +19,7 @@ PACKAGE = ROOT / "antifreeze"
 LAYERS = """
 __main__ | bootstrap
 cli
+probes
 antifreeze
 loader | install | packing
 adoption
@@ -36,8 +37,10 @@ engine.staleness
 engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
+doctor
 settings | machine | whenimported | resources | engine.numbers
 errors
+codes
 """
 
 
@@ -59,6 +62,7 @@ PURE = Files(
         "engine/supervise/",
         "engine/wording.py",
         "observe/report.py",
+        "doctor/",
         "engine/arena/slots.py",
         "engine/pool/lifecycle.py",
         "engine/backends/choice.py",
@@ -89,7 +93,7 @@ POWERS = (
         r"mmap(\..*)?|.*\bmemfd_create|.*\bshared_memory(\..*)?",
         Files(("engine/arena/segment.py", "engine/crossing/kinds/mappings.py")),
     ),
-    Power("/proc and /sys", r"(?!)", Files(("machine.py",)), texts=r"/(proc|sys)(/.*)?"),
+    Power("/proc and /sys", r"(?!)", Files(("machine/",)), texts=r"/(proc|sys)(/.*)?"),
     Power("seeds", r".*\bmanual_seed(_all)?|(.*\.)?random\.seed", Files(("engine/worker/birth.py", "demo/"))),
 )
 

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from antifreeze import errors
-from antifreeze.errors import DISEASES, AntifreezeError, WorkerLost
+from antifreeze.codes import DISEASES
+from antifreeze.errors import AntifreezeError, WorkerLost
 
 CLASSES = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, AntifreezeError)]
 PARTS = {"where": "batch 3", "why": "it was so", "try_": "something else", "code": "AF301"}

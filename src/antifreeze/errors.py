@@ -23,20 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Never renumbered, never reused.
-DISEASES = {
-    "AF301": "cannot-cross",
-    "AF302": "state-differs",
-    "AF501": "copied-generator",
-    "AF502": "unsharded-stream",
-    "AF503": "stale-dataset",
-    "AF504": "unrepeatable-stream",
-}
-
-
-def named(code: str) -> str:
-    """A code with the name of its disease, as it stands in messages."""
-    return f"{code} {DISEASES[code]}"
+from antifreeze.codes import named
 
 
 class AntifreezeError(Exception):

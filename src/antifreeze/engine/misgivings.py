@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from antifreeze.codes import named
 from antifreeze.engine.chronicle import Chronicle
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.succession import Succession
 from antifreeze.engine.supervise.doubts import doubts_about, doubts_about_repeating
-from antifreeze.errors import named
 
 
 class Misgivings:

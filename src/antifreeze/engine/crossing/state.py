@@ -28,9 +28,9 @@ from typing import Any
 import torch
 
 from antifreeze import machine
+from antifreeze.codes import named
 from antifreeze.engine.crossing.by_value import MAIN, find_by_name
 from antifreeze.engine.crossing.main_module import MainModule, import_main
-from antifreeze.errors import named
 from antifreeze.whenimported import when_imported
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from antifreeze.codes import named
 from antifreeze.engine.arena.board import Noticed
-from antifreeze.errors import named
 
 
 def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozenset[str]) -> list[str]:

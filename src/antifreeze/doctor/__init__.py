@@ -1,0 +1,1 @@
+"""The doctor: names the cause of a loader that hangs, crashes or crawls, from facts about it."""

@@ -1,0 +1,37 @@
+"""One disease per file. A check is a module with
+
+- a docstring: the disease in one sentence, then paragraphs that begin with `What happens:`, `How we know:`, `What to do:`,
+  `Looks like:` (what it is confused with, by code) and `Read on:` (links). It is `antifreeze explain CODE` and the page in
+  `docs/checks/`, so it is written for users.
+- `CODE`, whose name in `codes.py` is the name of the file.
+- `SICK` and `HEALTHY`: facts that it finds something in, and facts that it must not; its tests, and examples in its page.
+- `examine(facts) -> list[Finding]`, pure. Silent where a fact is missing: a wrong diagnosis costs more than none.
+
+To add one: its file, its line below, its code, a sick program in `tests/patients/`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from antifreeze.doctor.checks import (
+    shm_too_small,
+)
+from antifreeze.doctor.facts import Facts
+from antifreeze.doctor.finding import Finding
+
+
+class Check(Protocol):
+    """What a module of this package offers."""
+
+    __name__: str
+    __doc__: str | None
+    CODE: str
+    SICK: Facts
+    HEALTHY: Facts
+
+    def examine(self, facts: Facts) -> list[Finding]: ...
+
+
+# By code.
+CHECKS: tuple[Check, ...] = (shm_too_small,)

@@ -1,0 +1,91 @@
+"""The batches on their way do not fit into /dev/shm.
+
+What happens: torch's workers put every tensor of every batch into shared memory, and `num_workers × prefetch_factor`
+batches are on their way at once. Docker gives a container 64 MB for that. When it is full, training ends with "unable to
+allocate shared memory(shm) … No space left on device"; with a collate_fn of your own the error is lost in a thread of the
+worker, and training hangs for ever. (Older versions of torch died with "Bus error".)
+
+How we know: the size of a batch, as it came from a worker, times the number of batches on their way, against the size of
+/dev/shm; or the error itself, in a trial.
+
+What to do: `antifreeze run train.py`: our batches travel in memory that /dev/shm does not limit. With torch's own loader: a
+larger `docker run --shm-size=1g` or `--ipc=host`; fewer workers, `prefetch_factor=1`, smaller batches.
+
+Looks like: AF205 shared-memory-overcommitted, where the program itself fills shared memory, and a worker dies of SIGBUS.
+
+Read on: https://docs.docker.com/reference/cli/docker/container/run/#options (`--shm-size`),
+https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF204"
+MB = 1 << 20
+
+_LOADER = Loader(number=0, built_at=Place("train.py", 41), num_workers=8, prefetch_factor=2, batch_size=32)
+SICK = Facts(
+    machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=8,
+            outcome=Outcome.ERROR,
+            is_as_written=True,
+            batch_bytes=26 * MB,
+            raised=Raised(
+                type="RuntimeError",
+                message="unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
+                stage="collate",
+            ),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=2048 * MB, shm_free_bytes=2000 * MB),
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=8, outcome=Outcome.OK, is_as_written=True, batch_bytes=26 * MB),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for loader in facts.loaders for finding in _examine(facts, loader)]
+
+
+def _examine(facts: Facts, loader: Loader) -> list[Finding]:
+    machine, trial = facts.machine, facts.as_written(loader.number)
+    if machine is None or machine.shm_total_bytes is None or trial is None or not loader.num_workers:
+        return []
+    size = machine.shm_total_bytes
+    is_seen = _is_full(trial)
+    sizes = [each.batch_bytes for each in facts.trials if each.loader == loader.number and each.batch_bytes]
+    batch = max(sizes, default=0)
+    ahead = loader.num_workers * (loader.prefetch_factor or 2)
+    if not is_seen and batch * ahead <= size:
+        return []
+    needs = f"a batch has {batch / MB:.0f} MB, and {ahead} of them are on their way at once" if batch else "its batches"
+    fix = ["antifreeze run {script}", "docker run --shm-size=1g …"]
+    if batch and batch <= size:
+        fix.append("DataLoader(…, prefetch_factor=1) or fewer workers")
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN if is_seen else Weight.LIKELY,
+            what="shared memory runs full, and the workers cannot hand over their batches",
+            where=loader.built_at,
+            why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
+            fix=tuple(fix),
+            evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
+            loader=loader.number,
+            explains=("AF103", "AF305", "AF321", "AF326"),
+        )
+    ]
+
+
+def _is_full(trial: Trial) -> bool:
+    said = f"{trial.raised.message if trial.raised else ''}\n{trial.stderr}"
+    return "unable to allocate shared memory" in said or "No space left on device" in said

@@ -1,0 +1,42 @@
+"""All checks over all facts → findings, the surest first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from antifreeze.doctor.checks import CHECKS
+from antifreeze.doctor.facts import Facts
+from antifreeze.doctor.finding import Finding
+
+
+def diagnose(facts: Facts, *, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Finding]:
+    """What the patient has; `select` and `ignore` are codes or beginnings of codes (`AF3`)."""
+    found = [finding for check in CHECKS for finding in check.examine(facts)]
+    told = [finding for finding in found if not _is_explained(finding, found) and not _is_hushed(finding, facts)]
+    wanted = [
+        finding
+        for finding in told
+        if (not select or finding.code.startswith(tuple(select))) and not finding.code.startswith(tuple(ignore))
+    ]
+    return sorted(wanted, key=lambda finding: (finding.weight, finding.loader or 0, finding.code))
+
+
+def _is_explained(finding: Finding, found: Iterable[Finding]) -> bool:
+    """Whether it is a mere symptom of another one, of the same loader, that we are at least as sure of."""
+    return any(
+        finding.code in other.explains and other.weight <= finding.weight and _concern_one_loader(finding, other)
+        for other in found
+        if other is not finding
+    )
+
+
+def _concern_one_loader(one: Finding, other: Finding) -> bool:
+    return None in (one.loader, other.loader) or one.loader == other.loader
+
+
+def _is_hushed(finding: Finding, facts: Facts) -> bool:
+    """Whether a comment in the line asks us not to tell it."""
+    if facts.source is None or finding.where is None:
+        return False
+    codes = facts.source.ignored.get(str(finding.where), ())
+    return "*" in codes or finding.code in codes

@@ -1,0 +1,53 @@
+"""What a check says: a disease by its code, where it is, why we think so, what to do, and how sure we are. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from antifreeze.doctor.facts import Place
+
+
+class Weight(IntEnum):
+    """How sure we are; the surest sorts first."""
+
+    CERTAIN = 0
+    """Reproduced, or the kernel's own evidence: a signal, an exit status, a counter."""
+    LIKELY = 1
+    """The evidence fits this disease and we know of no other that it fits as well."""
+    POSSIBLE = 2
+    """It may be; `rivals` says what else, `decide` what would tell."""
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A disease that a patient has."""
+
+    code: str
+    weight: Weight
+    what: str
+    """What happens, in one sentence that a user without knowledge of processes understands."""
+    where: Place | None = None
+    """The line to change; never a line that is not known to be the user's."""
+    why: str
+    """The cause, with the names of this program: attribute paths, further lines, sample indices."""
+    fix: tuple[str, ...]
+    """What to do, the best first; commands and code that can be pasted as they stand."""
+    evidence: tuple[str, ...] = ()
+    """What was seen, in a few words each: `reproduced: no batch for 12 s`, `64 MB < 2×4×24 MB`."""
+    loader: int | None = None
+    """Number of the loader in `Facts.loaders`."""
+    worker: int | None = None
+    pid: int | None = None
+    sample: str | None = None
+    """Index of the sample, as `repr` writes it."""
+    rivals: tuple[str, ...] = ()
+    """Codes that fit the evidence nearly as well; at most two, and only if it is no more than possible."""
+    decide: str | None = None
+    """The one command that would decide between them."""
+    explains: tuple[str, ...] = field(default=(), repr=False)
+    """Codes of mere symptoms that this finding accounts for: theirs are not told beside it."""
