@@ -47,8 +47,8 @@ class Conduct:
         self._built_at = built_at
         self._log = Log(str(directory / "loaders"))
         options = read_plain(directory / "options")
-        self._batches = options["batches"]
-        self._deadline = options["deadline"] - RESERVE_S
+        self._batches: int = options["batches"]
+        self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)

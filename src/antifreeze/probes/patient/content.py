@@ -73,7 +73,7 @@ class _Reader:
         if part.is_floating_point():
             self.is_finite &= bool(torch.isfinite(part).all())
         self._add(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        self._add(memoryview(part.view(torch.uint8).numpy()) if part.numel() else b"")
+        self._add(part.view(torch.uint8).numpy().data if part.numel() else b"")
 
     def _read_array(self, array: Any) -> None:
         import numpy as np  # noqa: PLC0415 - it is there if the program uses it
