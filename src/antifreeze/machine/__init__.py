@@ -23,11 +23,11 @@ from antifreeze.machine.own import (
     open_again,
     path_of,
     started_with,
-    thread_names,
     umask,
     waited_for_processor_s,
 )
 from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts, processes_with
+from antifreeze.machine.threads import files_waited_in, thread_names
 
 __all__ = [
     "GroupFacts",
@@ -39,6 +39,7 @@ __all__ = [
     "descriptor_limit",
     "facts_of_groups",
     "faulted_bytes",
+    "files_waited_in",
     "give_own_offsets",
     "has_open",
     "is_linux",

@@ -162,7 +162,7 @@ class Conduct:
 
     def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
         self._number += 1
-        wishes = {"engine": "torch", "batches": self._batches, **wishes}
+        wishes = {"engine": "torch", "batches": self._batches, "prefetch": loader.prefetch_factor, **wishes}
         order = Order(number=self._number, loader=number, workers=workers, **wishes)
         is_stream = self._is_stream(loader)
         about = {
