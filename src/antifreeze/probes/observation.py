@@ -29,6 +29,8 @@ LONG_S = 2.0
 MOST_LONG = 4
 # Workers that wait for a dead trainer find out within their next look, those that are stuck never.
 ORPHANED_S = 1.5
+# The second time, a hang comes as soon as the first time, or not at all.
+LATE_S = 12.0
 # Our engine gives a stuck worker some time before it helps itself.
 OUR_PATIENCE = 2.5
 FEWEST_LOOKS = 4
@@ -188,7 +190,8 @@ class Observation:
 
     def _orphan(self, look: Look) -> None:
         at_work = [seen for seen in look.workers if seen.stage == "fetch" and look.now - seen.since > ORPHANED_S]
-        if at_work and look.now - look.trainer.since > ORPHANED_S:
+        is_late = look.now - self._about["began"] > LATE_S
+        if is_late or (at_work and look.now - look.trainer.since > ORPHANED_S):
             self._kill_trainer()
 
     def conclude(self, *, exitcode: int | None = None) -> None:

@@ -19,7 +19,7 @@ LOST_S = 3.0
 ENDLESS_S = 12.0
 ENDLESS_TIMES = 50.0
 # Something computes, and nothing has come of it for so long: no more is waited for.
-LONGEST_S = 25.0
+LONGEST_S = 35.0
 # Less of a processor than this is no computing: whoever waits looks up now and then.
 IDLE_SHARE = 0.05
 
