@@ -15,9 +15,9 @@ from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import Patient, ask, kill
 from antifreeze.probes.gathering import read_plain
-from antifreeze.probes.patient.notes import END_SIGNAL, State, read_events, read_state, write_whole
+from antifreeze.probes.patient.notes import END_SIGNAL, State, read_state, write_whole
 from antifreeze.probes.places import Places
-from antifreeze.probes.stacks import library_of, main_stack, own_part
+from antifreeze.probes.stacks import library_of, main_stack, own_part, signalled_stack
 from antifreeze.probes.watch import Look, Seen, Verdict, Watch
 
 # A trainer that is asked to end its trial does so at once, or is in native code for good.
@@ -133,13 +133,8 @@ class Observation:
         )
 
     def _has_lost(self) -> bool:
-        return any(
-            event["raised"]["stage"] == "send"
-            for path in self.directory.glob("w*.events")
-            if path.stat().st_size < 1 << 20
-            for event in read_events(path)
-            if "raised" in event
-        )
+        """Whether a worker has noted that a result could not be sent."""
+        return any(b'"stage": "send"' in path.read_bytes() for path in self.directory.glob("w*.events"))
 
     def _look_at_long_ones(self, look: Look) -> None:
         for seen in look.workers:
@@ -236,8 +231,16 @@ class Observation:
 
     def _picture(self, pid: int, *, role: str, state: State | None, worker: int | None = None) -> Iterator[Stuck]:
         since, cpu_s = self._cpu.get(pid, (time.monotonic(), 0.0))
+        own = self.directory / f"w{worker}-{pid}.crash" if role == "worker" else self.directory.parent / "trainer.crash"
         yield from picture(
-            pid, role=role, places=self._places, worker=worker, state=state, since=since, cpu_before_s=cpu_s
+            pid,
+            role=role,
+            places=self._places,
+            worker=worker,
+            state=state,
+            since=since,
+            cpu_before_s=cpu_s,
+            written_to=own,
         )
 
 
@@ -250,12 +253,13 @@ def picture(
     state: State | None = None,
     since: float | None = None,
     cpu_before_s: float = 0.0,
+    written_to: Path | None = None,
 ) -> Iterator[Stuck]:
     """What a process is at; nothing if there is none."""
     facts = machine.process_facts(pid)
     if facts is None:
         return
-    stack = main_stack(pid)
+    stack = main_stack(pid) or (signalled_stack(pid, written_to) if written_to else [])
     if role == "worker":
         stack = own_part(stack)
     frames, place = places.of_summaries(stack)

@@ -20,7 +20,7 @@ from antifreeze.engine.crossing.walk import walk
 from antifreeze.probes.gathering import contents_of, read_plain, read_trial, samples_to_blame, worker_notes
 from antifreeze.probes.patient.alone import Alone
 from antifreeze.probes.patient.drive import Drive, Order
-from antifreeze.probes.patient.notes import Log
+from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
@@ -53,6 +53,7 @@ class Conduct:
         self._number = 0
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
+        faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
         keep_temporary_files_in(directory / "mp")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
