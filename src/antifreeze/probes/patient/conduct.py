@@ -116,14 +116,16 @@ class Conduct:
             self._try_deadly(loader, deadly)
 
     def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
+        written = self._directory / "t01"
         drive = self._begin(loader, 0, workers=0)
-        alone = Alone(loader, drive, of_workers=contents_of(self._directory / "t01"))
+        alone = Alone(loader, drive, of_workers=contents_of(written))
         if not self._is_stream(loader):
             alone.fetch_named(failed)
             alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
         elif not not_yet:
             alone.load_stream(seconds=self._seconds(ALONE_S))
         alone.finish()
+        Log(str(written / "driver.events")).write(wrong=alone.wrong)
         return self._read(drive)
 
     def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
