@@ -29,6 +29,8 @@ LONG_S = 2.0
 MOST_LONG = 4
 # Workers that wait for a dead trainer find out within their next look, those that are stuck never.
 ORPHANED_S = 1.5
+# A trial that is cut short, and in which nothing has come for so long.
+BLOCKED_AT_THE_END_S = 5.0
 # The second time, a hang comes as soon as the first time, or not at all.
 LATE_S = 12.0
 # Our engine gives a stuck worker some time before it helps itself.
@@ -144,21 +146,33 @@ class Observation:
                     for stuck in self._pictures(only=seen.pid):
                         self._long[seen.pid, state.sample] = stuck
 
+    def give_up(self) -> None:
+        """The time for all is over: what does not seem to go on any more is called a hang."""
+        state = read_state(self.directory / "driver.state")
+        if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not _runs(self._pid):
+            return
+        look = self._take_look(state)
+        is_blocked = self._watch.blocked_s(look) >= BLOCKED_AT_THE_END_S
+        self._write_down(look, Verdict.HANGS if is_blocked else Verdict.TAKES_LONG)
+
     # --- acting
 
     def _end(self, look: Look, verdict: Verdict) -> None:
         """Write down what is seen, and have the trainer end the trial."""
+        self._write_down(look, verdict)
+        self._asked = time.monotonic()
+        if self._about["can_end"]:
+            ask(self._pid, END_SIGNAL)
+        else:
+            self._kill_trainer()
+
+    def _write_down(self, look: Look, verdict: Verdict) -> None:
         self._outside.update(
             verdict=verdict.value,
             seconds=look.now - self._about["began"],
             stuck=[asdict(stuck) for stuck in self._pictures()],
         )
         self._write()
-        self._asked = time.monotonic()
-        if self._about["can_end"]:
-            ask(self._pid, END_SIGNAL)
-        else:
-            self._kill_trainer()
 
     def _see_to_its_end(self, state: State) -> None:
         assert self._asked is not None

@@ -85,6 +85,11 @@ class Watch:
             return Verdict.LOOPS
         return Verdict.TAKES_LONG if quiet_s >= LONGEST_S else Verdict.GOES_ON
 
+    def blocked_s(self, look: Look) -> float:
+        """For how long nothing has come, if nothing computes."""
+        quiet_s = look.now - self._since
+        return 0.0 if self._computes(look, quiet_s) else quiet_s
+
     def _patience(self, look: Look) -> float:
         if look.has_lost_results:
             return LOST_S * self._times
