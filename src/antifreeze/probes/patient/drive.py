@@ -30,6 +30,8 @@ FIRST_BATCH_S = 20.0
 STEP_S = 1.0
 # The end of a worker is felt in the trainer before the worker is quite dead.
 DEATH_S = 0.5
+# All the more so if what was felt is a connection that has ended.
+CUT_OFF_S = 3.0
 
 
 class Ended(BaseException):
@@ -194,7 +196,8 @@ class Drive:
         workers = getattr(iterator, "_workers", None)
         if isinstance(workers, list) and self.order.engine == "torch":
             if self.trip.error is not None:
-                connection.wait([each.sentinel for each in workers], timeout=DEATH_S)
+                is_cut_off = isinstance(self.trip.error, OSError | EOFError)
+                connection.wait([each.sentinel for each in workers], timeout=CUT_OFF_S if is_cut_off else DEATH_S)
             self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
 
     def _shut_down(self, iterator: Any) -> None:
