@@ -5,6 +5,7 @@ Samples that a worker died of or hung at are kept for the end, when there is not
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -99,11 +100,10 @@ class Alone:
         return sample
 
     def fetch_named(self, names: Sequence[str]) -> None:
-        """Single samples; an index that is a number can be told from its name, any other only by the sampler."""
+        """Single samples; an index that is a number or a text can be told from its name."""
         try:
-            for name in names:
-                if name.lstrip("-").isdigit():
-                    self.fetch(int(name))
+            for index in _meant_by(names):
+                self.fetch(index)
         except Ended:
             self._drive.trip.is_ended = True
 
@@ -245,3 +245,11 @@ class Alone:
             warm_up_s=max(0.0, warm_up),
         )
         self._drive.finish()
+
+
+def _meant_by(names: Sequence[str]) -> Iterator[Any]:
+    for name in names:
+        try:
+            yield ast.literal_eval(name)
+        except (ValueError, SyntaxError):
+            continue

@@ -11,6 +11,7 @@ import shutil
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from multiprocessing import connection
@@ -182,11 +183,11 @@ class Drive:
     def _note_failure(self, error: BaseException, *, has_started: bool) -> None:
         self.trip.error = error
         fact = raised_fact(error, stage="receive", places=self.places)
-        functions = {frame.function for frame in fact.frames}
-        if not has_started:
-            stage = "start"
-        elif "_next_index" in functions:
+        functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        if "_next_index" in functions:
             stage = "sampler"
+        elif not has_started:
+            stage = "start"
         else:
             stage = "receive"
         self.log.write(raised={**asdict(fact), "stage": stage})
