@@ -51,6 +51,8 @@ class Conduct:
         self._batches: int = options["batches"]
         self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
+        self._slowest_s = 0.0
+        """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
         faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
@@ -126,6 +128,7 @@ class Conduct:
         else:
             alone.load_stream(seconds=self._seconds(ALONE_S))
         alone.finish()
+        self._slowest_s = alone.slowest_s
         Log(str(written / "driver.events")).write(wrong=alone.wrong)
         return self._read(drive)
 
@@ -136,7 +139,8 @@ class Conduct:
         if self._is_stream(loader):
             self._try_alone(loader, failed=[], not_yet=[])
             return
-        alone = Alone(loader, self._begin(loader, 0, workers=0, purpose="deadly"), of_workers={})
+        drive = self._begin(loader, 0, workers=0, purpose="deadly")
+        alone = Alone(loader, drive, of_workers={}, slowest_s=self._slowest_s)
         alone.fetch_named(deadly)
         alone.finish()
 
