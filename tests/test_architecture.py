@@ -29,7 +29,7 @@ engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning
+engine.witness | engine.wording | engine.pinning | engine.consultation
 engine.pool
 engine.backends
 engine.worker

@@ -88,7 +88,7 @@ class Epoch:
             one_blocked_s=options.one_blocked_s,
             all_blocked_s=options.all_blocked_s,
         )
-        self._chronicle = Chronicle(account.ledger, watchdog, witness)
+        self._chronicle = Chronicle(account.ledger, watchdog, witness, workers=workers)
         self._outcomes = Outcomes(pool, arena, self._chronicle)
         self._succession = Succession(
             self._orders, self._delivery, self._chronicle, is_stream=is_stream, replays=options.replay
