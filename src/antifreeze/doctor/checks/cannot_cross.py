@@ -162,7 +162,8 @@ def _from_source(pair: Pair, path: str, what: str, place: Place) -> Finding:
         weight=Weight.LIKELY,
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,
-        why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by {pair.start_method}, which "
+        why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by "
+        f"{pair.start_method}, which "
         "pickles the dataset",
         fix=("antifreeze run {script}", _remedy(what)),
         evidence=("as the source has it",),

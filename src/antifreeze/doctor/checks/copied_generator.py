@@ -92,7 +92,8 @@ def _written(facts: Facts) -> Iterator[Finding]:
                     weight=Weight.POSSIBLE if may_seed else Weight.LIKELY,
                     what="all workers would draw the same random numbers, and begin with them again in every epoch",
                     where=each.place,
-                    why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each worker of the "
+                    why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each "
+                    "worker of the "
                     f"loader at {pair.call.place} has a copy in the same state",
                     fix=FIX,
                     evidence=("as the source has it",),

@@ -121,7 +121,8 @@ def _written(facts: Facts) -> Iterator[Finding]:
             weight=Weight.POSSIBLE,
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,
-            why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and the loader at "
+            why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
+            "the loader at "
             f"{pair.call.place} has no collate_fn that would drop it",
             fix=(
                 "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",

@@ -68,7 +68,8 @@ def _examine(case: Case) -> list[Finding]:
             what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"
             f"{', and the training waits for it for ever' if hangs else ''}",
             where=place or (case.loader.dataset_at if case.loader else None) or case.built_at,
-            why=f"{raised.culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch prints the "
+            why=f"{raised.culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch "
+            "prints the "
             "error in a thread of the worker and drops the batch",
             fix=(
                 "return plain values from the dataset: tensors, arrays, numbers, texts",

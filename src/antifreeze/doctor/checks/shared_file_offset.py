@@ -160,7 +160,8 @@ def _moved(pair: Pair) -> Iterator[Finding]:
             yield _finding(
                 f"dataset.{each.name}",
                 weight=Weight.POSSIBLE,
-                why=f"dataset.{each.name} is opened at {each.place} and used at {each.used_at or pair.dataset.place}; forked "
+                why=f"dataset.{each.name} is opened at {each.place} and used at "
+                f"{each.used_at or pair.dataset.place}; forked "
                 "workers share it, with one position for all",
                 place=each.place,
                 evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),
