@@ -3,6 +3,17 @@
 Everything here answers on any system; where the answer cannot be had, it is the harmless one.
 """
 
+from antifreeze.machine.kin import (
+    Kin,
+    age_s,
+    descendants_of,
+    directory_of,
+    environment_of,
+    has_mapped,
+    kin_of,
+    resident_bytes,
+    started_with_variable,
+)
 from antifreeze.machine.mappings import (
     MappedFile,
     Mapping,
@@ -27,20 +38,34 @@ from antifreeze.machine.own import (
     waited_for_processor_s,
 )
 from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts
+from antifreeze.machine.rights import Rights, catches, ptrace_scope, rights_over
+from antifreeze.machine.waiting import Wait, asleep_s, holds_open, peer_of, wait_of
 
 __all__ = [
     "GroupFacts",
+    "Kin",
     "MappedFile",
     "Mapping",
     "Memory",
     "ProcessFacts",
+    "Rights",
+    "Wait",
+    "age_s",
+    "asleep_s",
     "available_memory",
+    "catches",
+    "descendants_of",
     "descriptor_limit",
+    "directory_of",
+    "environment_of",
     "facts_of_groups",
     "faulted_bytes",
     "give_own_offsets",
+    "has_mapped",
     "has_open",
+    "holds_open",
     "is_linux",
+    "kin_of",
     "mapped_files",
     "memory_facts",
     "memory_since",
@@ -48,10 +73,16 @@ __all__ = [
     "open_again",
     "own_bytes",
     "path_of",
+    "peer_of",
     "private_mappings",
     "process_facts",
+    "ptrace_scope",
+    "resident_bytes",
+    "rights_over",
     "started_with",
+    "started_with_variable",
     "thread_names",
     "umask",
+    "wait_of",
     "waited_for_processor_s",
 ]
