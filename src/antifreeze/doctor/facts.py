@@ -372,7 +372,8 @@ class Stuck:
     stage: str | None = None
     """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
     waits_in: str | None = None
-    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `disk`; None: it runs, or nobody can tell."""
+    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `child` (its end), `disk`; None: it runs, or
+    nobody can tell."""
     state: str = ""
     """The kernel's letter: R runs, S sleeps, D cannot be woken, T is stopped."""
     cpu_share: float = 0.0
@@ -483,6 +484,8 @@ class ThreadPicture:
     """The innermost first."""
     is_main: bool = False
     has_gil: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the user's innermost function in it, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

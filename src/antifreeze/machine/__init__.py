@@ -39,7 +39,7 @@ from antifreeze.machine.own import (
 )
 from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts
 from antifreeze.machine.rights import Rights, catches, ptrace_scope, rights_over
-from antifreeze.machine.waiting import Wait, asleep_s, holds_open, peer_of, wait_of
+from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, peer_of, wait_of
 
 __all__ = [
     "GroupFacts",
@@ -71,6 +71,7 @@ __all__ = [
     "memory_since",
     "oom_kills",
     "open_again",
+    "open_appended",
     "own_bytes",
     "path_of",
     "peer_of",

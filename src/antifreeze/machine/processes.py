@@ -19,6 +19,7 @@ _SYSCALLS = {
         "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
         "poll": (7, 23, 232, 270, 271, 281, 441),
         "sleep": (35, 230),
+        "child": (61, 247),
         "disk": (2, 74, 75, 76, 77, 257),
         "file": (0, 1, 17, 18, 19, 20, 295, 296),
     },
@@ -28,6 +29,7 @@ _SYSCALLS = {
         "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
         "poll": (22, 72, 73, 441),
         "sleep": (101, 115),
+        "child": (95, 260),
         "disk": (45, 46, 56, 82, 83),
         "file": (63, 64, 65, 66, 67, 68, 69, 70),
     },
@@ -48,6 +50,7 @@ _WAIT_CHANNELS = {
     "poll": "poll",
     "select": "poll",
     "nanosleep": "sleep",
+    "do_wait": "child",
     "folio": "disk",
     "page_bit": "disk",
     "io_schedule": "disk",
@@ -71,7 +74,8 @@ class ProcessFacts:
     tracer_pid: int
     """Who debugs it; 0: nobody."""
     waits_in: str | None
-    """What its main thread waits for: lock, file lock, socket, pipe, poll, sleep or disk; None: something else, or nothing."""
+    """What its main thread waits for: lock, file lock, socket, pipe, poll, sleep, child (its end)
+    or disk; None: something else, or nothing."""
 
 
 class GroupFacts(NamedTuple):

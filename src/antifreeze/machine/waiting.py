@@ -175,3 +175,12 @@ def _address(text: str) -> str:
     mapped = ipaddress.IPv6Address(host).ipv4_mapped if ":" in host else None
     host = str(mapped) if mapped else f"[{host}]" if ":" in host else host
     return f"{host}:{int(port, 16)}"
+
+
+def open_appended(pid: int, part_of_name: str) -> int | None:
+    """A descriptor to read a file with that a process only ever appends to; None if it has none of this name."""
+    for fd in listing(f"/proc/{pid}/fd"):
+        if part_of_name in _name(pid, int(fd)) and _access_mode(pid, fd) == os.O_WRONLY:
+            with contextlib.suppress(OSError):
+                return os.open(f"/proc/{pid}/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    return None
