@@ -11,16 +11,17 @@ import sys
 from collections.abc import Sequence
 
 import antifreeze
-from antifreeze.cli import demo, run
+from antifreeze.cli import demo, dump, run
 from antifreeze.errors import AntifreezeError
 
-COMMANDS = (run, demo)
+COMMANDS = (run, dump, demo)
 
 START_HERE = """\
 start here:
   antifreeze run train.py --epochs 3       your script as it is, every loader in it on our engine
   antifreeze run -m package.train          the same for a module
   antifreeze run --retry 2 train.py        samples that fail are tried again first; more: antifreeze run --help
+  antifreeze dump 4242                     a program that is frozen now: what each of its processes is at
   antifreeze demo                          see it work: no data, no GPU, under a minute
   python -m antifreeze run train.py        the same where `antifreeze` is not on PATH
 

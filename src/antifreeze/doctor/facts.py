@@ -534,7 +534,10 @@ class ProcessPicture:
     tracer: int = 0
     rank: int | None = None
     """Its number among the processes of a distributed training."""
+    world_size: int | None = None
+    """How many of them there are, here and on other machines."""
     why_no_stack: str = ""
+    """What is in the way; empty if it could be seen."""
     to_see_stack: str = ""
     """The command that would let us see it."""
 

@@ -49,7 +49,7 @@ def wait_of(pid: int) -> Wait:
     """What a process waits for, as far as we may know."""
     facts = process_facts(pid)
     kind = facts.waits_in if facts else None
-    channel = "".join(lines(f"/proc/{pid}/wchan"))
+    channel = "".join(lines(f"/proc/{pid}/wchan")).removeprefix("0")  # 0: it does not wait, or we may not know
     call = call_of(pid)
     if kind is None or call is None:
         return Wait(kind, channel)

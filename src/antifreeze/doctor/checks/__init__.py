@@ -15,7 +15,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from antifreeze.doctor.checks import (
+    not_in_loading,
     shm_too_small,
+    waits_for_another_rank,
 )
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding
@@ -34,4 +36,8 @@ class Check(Protocol):
 
 
 # By code.
-CHECKS: tuple[Check, ...] = (shm_too_small,)
+CHECKS: tuple[Check, ...] = (
+    not_in_loading,
+    shm_too_small,
+    waits_for_another_rank,
+)

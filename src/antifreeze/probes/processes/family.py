@@ -29,6 +29,7 @@ class Member:
     """As `ProcessPicture.role`."""
     worker: int | None
     rank: int | None
+    world_size: int | None
 
 
 def find_program(trainer: int) -> list[Kin]:
@@ -61,7 +62,13 @@ def members(program: Sequence[Kin], stacks: dict[int, Spied]) -> list[Member]:
             roles[kin.pid] = "trainer" if is_trainer else "child"
     numbers = _numbers(program, roles, stacks)
     return [
-        Member(kin, roles[kin.pid] or "child", numbers.get(kin.pid), _rank(kin, stacks.get(kin.pid, Spied())))
+        Member(
+            kin=kin,
+            role=roles[kin.pid] or "child",
+            worker=numbers.get(kin.pid),
+            rank=_rank(kin, stacks.get(kin.pid, Spied())),
+            world_size=_whole(machine.environment_of(kin.pid, _RANK_VARIABLES).get("WORLD_SIZE")),
+        )
         for kin in program
     ]
 
@@ -98,8 +105,11 @@ def _rank(kin: Kin, spied: Spied) -> int | None:
     if given is not None:
         return given
     told = machine.environment_of(kin.pid, _RANK_VARIABLES)
-    rank = told.get("RANK", told.get("LOCAL_RANK", ""))
-    return int(rank) if rank.isdigit() else None
+    return _whole(told.get("RANK", told.get("LOCAL_RANK")))
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def _leads_a_rank(kin: Kin, program: Sequence[Kin]) -> bool:

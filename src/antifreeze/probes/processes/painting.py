@@ -49,6 +49,7 @@ def paint(course: Course, spied: Spied, *, native: tuple[str, ...], home: str, k
         waits_for=wait.holders,
         tracer=facts.tracer_pid,
         rank=member.rank,
+        world_size=member.world_size,
         why_no_stack=in_the_way.why if in_the_way else "",
         to_see_stack=in_the_way.command if in_the_way else "",
     )

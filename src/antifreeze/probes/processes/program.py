@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from antifreeze import machine
 from antifreeze.doctor.facts import ProcessPicture
+from antifreeze.errors import ConfigError
 from antifreeze.probes.processes import reading
 from antifreeze.probes.processes.family import find_program, members, trainer_of
 from antifreeze.probes.processes.looks import Course, Look, courses_of, look_at
@@ -24,7 +25,7 @@ ENOUGH_IF_IT_MOVES = 3
 
 
 def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False) -> tuple[ProcessPicture, ...]:
-    """The program that this process belongs to, its trainer first; nothing if there is no such process.
+    """The program that this process belongs to, its trainer first; ConfigError if there is no such process.
 
     `native` asks for native functions of all processes, not only of those that are frozen in them; `keep_values` keeps the
     variables of the user's functions.
@@ -43,7 +44,7 @@ def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False
         if number >= ENOUGH_IF_IT_MOVES and not _seems_frozen(courses):
             break
     if not courses:
-        return ()
+        raise ConfigError(f"there is no process {pid}", where="PID", try_="ps aux | grep python")
     natives = _natives(courses, ask_all=native)
     home = home_of(courses[0].member)
     painted = [
