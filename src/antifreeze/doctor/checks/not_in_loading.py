@@ -20,6 +20,7 @@ Read on: https://github.com/benfred/py-spy, https://docs.python.org/3/library/fa
 
 from __future__ import annotations
 
+from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -28,7 +29,8 @@ LOOKED_S = 3.0
 """So long it has to be in the same place before we say a word."""
 LONG_S = 10.0
 """No step that is going on leaves a process without any work for so long."""
-RUNNING_SHARE = 0.5
+RUNNING_SHARE = 0.1
+"""On a machine where others want the processors, too."""
 
 _LINE = Place("model.py", 88, "decode", "while not self.done(tokens):")
 _IDLE = ProcessPicture(pid=4243, parent=4242, role="worker", worker=0, state="S", stage="idle", still_s=4.0)
@@ -69,31 +71,31 @@ _WAITS = {
 def examine(facts: Facts) -> list[Finding]:
     launchers = {process.parent for process in facts.processes if process.role == "trainer"}
     trainers = [each for each in facts.processes if each.role == "trainer" and each.pid not in launchers]
-    return [finding for trainer in trainers for finding in _examine(trainer, facts)]
+    alone = [trainer for trainer in trainers if not collective_of(trainer)]
+    return [finding for trainer in alone for finding in _examine(trainer, facts)]
 
 
 def _examine(trainer: ProcessPicture, facts: Facts) -> list[Finding]:
     workers = [
         each for each in facts.processes if each.role in ("worker", "our-worker") and _is_of(each, trainer, facts)
     ]
-    is_running = trainer.cpu_share >= RUNNING_SHARE and trainer.same_place_s >= LOOKED_S and bool(workers)
+    is_resting = bool(workers) and all(each.stage == "idle" and each.still_s >= LOOKED_S for each in workers)
+    # A training that gets on takes a batch now and then, and a worker gets something to do.
+    is_running = trainer.cpu_share >= RUNNING_SHARE and trainer.same_place_s >= LOOKED_S and is_resting
     is_blocked = trainer.still_s >= LOOKED_S and trainer.state in ("S", "D")
     if trainer.stage != "step" or trainer.place is None or not (is_running or is_blocked):
         return []
-    idle = [each for each in workers if each.stage == "idle"]
-    if len(idle) < len(workers) and not is_blocked:
-        return []  # batches are being made
-    return [_finding(trainer, workers, all_idle=len(idle) == len(workers), is_running=is_running)]
+    return [_finding(trainer, workers if is_resting else [], is_running=is_running)]
 
 
-def _finding(trainer: ProcessPicture, workers: list[ProcessPicture], *, all_idle: bool, is_running: bool) -> Finding:
+def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running: bool) -> Finding:
     assert trainer.place is not None
     does = _WAITS.get(trainer.waits_in or "", "it waits") if not is_running else "it computes"
     if trainer.peer and not is_running:
         does += f" ({trainer.peer})"
     seconds = trainer.same_place_s if is_running else trainer.still_s
     sure = not is_running and trainer.still_s >= LONG_S and trainer.waits_in not in ("sleep", "disk", "child")
-    loading = f"loading is healthy: all {len(workers)} workers are idle and wait for it" if workers and all_idle else ""
+    loading = f"loading is healthy: all {len(idle)} workers are idle and wait for it" if idle else ""
     return Finding(
         code=CODE,
         weight=Weight.LIKELY if sure else Weight.POSSIBLE,

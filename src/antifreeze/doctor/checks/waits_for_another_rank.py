@@ -6,7 +6,8 @@ batches, took another branch, or sits in its own loader, all others wait for it,
 time-out, at 0 % or 100 % CPU. Those who wait are not the ones who are sick.
 
 How we know: the stack of the main process is in `torch.distributed`, or in native code of NCCL, gloo or c10d, and stays
-there. If other ranks run on this machine, we look at them, too, and say where each is.
+there. If other ranks run on this machine, we look at them, too, and say where each is. After ten seconds, or if such a
+rank does not move, we call it likely: a rank that is busy may just be saving a checkpoint.
 
 What to do: look at the rank that is not there: `antifreeze dump PID` of that one. If ranks have different numbers of
 batches, give all of them the same (`DistributedSampler`, `drop_last=True`) or wrap the loop in `with model.join():`. A
@@ -21,8 +22,7 @@ https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedData
 
 from __future__ import annotations
 
-import re
-
+from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture, ThreadPicture
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -31,8 +31,6 @@ LOOKED_S = 3.0
 """So long it has to be there before we say a word."""
 LONG_S = 10.0
 """Ranks that get on at the same speed do not wait for each other for so long."""
-_COLLECTIVE = re.compile(r"(^|/)torch/(distributed/|nn/parallel/distributed\.py)")
-_NATIVE = re.compile(r"\bc10d\b|c10d::|nccl|gloo|TCPStore|ProcessGroup", re.IGNORECASE)
 _STARTING = ("init_process_group", "rendezvous", "_create_c10d_store", "_store_based_barrier")
 
 _LINE = Place("train.py", 30, "train", "dist.barrier()")
@@ -59,7 +57,7 @@ HEALTHY = Facts(processes=(_ELSEWHERE,))
 
 def examine(facts: Facts) -> list[Finding]:
     trainers = [process for process in facts.processes if process.role == "trainer"]
-    waiting = [trainer for trainer in trainers if _collective(trainer) and _stays(trainer) >= LOOKED_S]
+    waiting = [trainer for trainer in trainers if collective_of(trainer) and _stays(trainer) >= LOOKED_S]
     if not waiting:
         return []
     here = {trainer.pid for trainer in waiting}
@@ -68,12 +66,14 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Finding:
     first = waiting[0]
-    call = _collective(first)
+    call = collective_of(first)
     long = max(map(_stays, waiting))
+    # A rank that is busy may be saving a checkpoint, and come.
+    is_sure = long >= LONG_S or any(other.still_s >= LOOKED_S for other in others)
     whose = ", ".join(_name(trainer) for trainer in waiting)
     return Finding(
         code=CODE,
-        weight=Weight.LIKELY if others or long >= LONG_S else Weight.POSSIBLE,
+        weight=Weight.LIKELY if is_sure else Weight.POSSIBLE,
         what=f"{whose} wait{'s' * (len(waiting) == 1)} for another rank in {call}",
         where=first.place,
         why=_why(first, waiting, others, is_start=call in _STARTING),
@@ -85,8 +85,7 @@ def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Fin
         ),
         evidence=(f"in the same place for {long:.0f} s, {100 * first.cpu_share:.0f} % CPU",),
         pid=first.pid,
-        decide=None if others or long >= LONG_S else f"antifreeze dump {first.pid}",
-        explains=("AF111",),
+        decide=None if is_sure else f"antifreeze dump {first.pid}",
     )
 
 
@@ -112,14 +111,3 @@ def _name(trainer: ProcessPicture) -> str:
 
 def _stays(trainer: ProcessPicture) -> float:
     return max(trainer.still_s, trainer.same_place_s)
-
-
-def _collective(trainer: ProcessPicture) -> str | None:
-    """The operation that it is in: the outermost function of torch's own that has to do with other ranks."""
-    frames = next((thread.frames for thread in trainer.threads if thread.is_main), ())
-    inside = [
-        frame for frame in frames if _COLLECTIVE.search(frame.file) and frame.function not in ("wrapper", "_wrap")
-    ]
-    if inside:
-        return inside[-1].function
-    return next((name for name in trainer.native if _NATIVE.search(name)), None)

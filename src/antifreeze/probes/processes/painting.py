@@ -17,10 +17,10 @@ from antifreeze.probes.processes.rights import obstruction
 from antifreeze.probes.processes.spy import Spied, SpiedThread
 
 
-def paint(course: Course, spied: Spied, *, native: tuple[str, ...], home: str, keep_values: bool) -> ProcessPicture:
-    """The picture of one process; `home` is the directory that files of the user's are shown relative to."""
+def paint(course: Course, spied: Spied, *, native: tuple[str, ...], keep_values: bool) -> ProcessPicture:
+    """The picture of one process."""
     member, facts, calls = course.member, course.facts[-1], course.calls[-1]
-    pid = member.kin.pid
+    pid, home = member.kin.pid, home_of(member)
     wait = machine.wait_of(pid)
     in_the_way = obstruction(spied.error, machine.rights_over(pid), pid) if spied.error else None
     mine = reading.users_frames(calls)
@@ -55,10 +55,10 @@ def paint(course: Course, spied: Spied, *, native: tuple[str, ...], home: str, k
     )
 
 
-def home_of(trainer: Member) -> str:
+def home_of(member: Member) -> str:
     """The directory of the script; where the command line names none, the working directory."""
-    directory = machine.directory_of(trainer.kin.pid) or ""
-    script = next((word for word in trainer.kin.command[1:] if word.endswith(".py")), None)
+    directory = machine.directory_of(member.kin.pid) or ""
+    script = next((word for word in member.kin.command[1:] if word.endswith(".py")), None)
     return os.path.dirname(os.path.join(directory, script)) if script else directory
 
 

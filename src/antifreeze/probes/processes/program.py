@@ -15,7 +15,7 @@ from antifreeze.errors import ConfigError
 from antifreeze.probes.processes import reading
 from antifreeze.probes.processes.family import find_program, members, trainer_of
 from antifreeze.probes.processes.looks import Course, Look, courses_of, look_at
-from antifreeze.probes.processes.painting import home_of, paint, who_waits_for_whom
+from antifreeze.probes.processes.painting import paint, who_waits_for_whom
 from antifreeze.probes.processes.spy import stacks_of
 
 # When to look, in seconds.
@@ -46,13 +46,11 @@ def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False
     if not courses:
         raise ConfigError(f"there is no process {pid}", where="PID", try_="ps aux | grep python")
     natives = _natives(courses, ask_all=native)
-    home = home_of(courses[0].member)
     painted = [
         paint(
             course,
             looks[-1].stacks[course.member.kin.pid],
             native=natives.get(course.member.kin.pid, ()),
-            home=home,
             keep_values=keep_values,
         )
         for course in courses

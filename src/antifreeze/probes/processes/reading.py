@@ -5,6 +5,7 @@ Told by the files and functions of torch and of ours that are on it, and by the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
@@ -26,7 +27,9 @@ _STARTING = ("__init__", "__iter__", "_get_iterator")
 _WORKERS_NAME = "pt_data_worker"
 # What a worker's own line says it is at; the first that fits.
 _STAGES = {"index_queue.get": "idle", "is_alive(": "idle", "data_queue.": "send", "init_fn(": "init"}
+_BELOW_EVERYTHING = ("libc.", "libc-", "libpthread", "ld-", "libpython", "python")
 _MOST_INDICES = 8
+_LONGEST_NAME = 60
 
 
 def role_by_stack(calls: Sequence[Call]) -> str | None:
@@ -126,13 +129,16 @@ def users_frames(calls: Sequence[Call]) -> list[Frame]:
 
 
 def natives(calls: Sequence[Call]) -> tuple[str, ...]:
-    """The native functions below the innermost Python frame, those without a name by their library."""
+    """The native functions below the innermost Python frame, those without a name by their library.
+
+    Without those of C and of Python itself, which are below everything.
+    """
     found = []
-    for call in calls:
-        if not call.is_native:
-            break
+    for call in itertools.takewhile(lambda call: call.is_native, calls):
         library = PurePath(call.frame.file).name
-        found.append(library if call.frame.function.startswith("0x") else f"{call.frame.function} ({library})")
+        if not library.startswith(_BELOW_EVERYTHING):
+            name = call.frame.function[:_LONGEST_NAME]  # those of templates can fill a screen
+            found.append(library if name.startswith("0x") else f"{name} ({library})")
     return tuple(found)
 
 

@@ -42,7 +42,10 @@ def told(pictures: Sequence[ProcessPicture], *, asked: int, is_verbose: bool = F
         yield ""
         yield f"{_names(idle)}: idle, waiting for the trainer"
     relations = list(_relations(pictures))
-    if relations:
+    if all(picture.still_s < _A_WHILE_S or picture.stage == "idle" for picture in pictures):
+        yield ""
+        yield "nothing stands still: it was at work while we looked"
+    elif relations:
         yield ""
         yield "who waits for whom"
         yield from (f"  {line}" for line in relations)
