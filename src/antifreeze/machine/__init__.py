@@ -3,6 +3,16 @@
 Everything here answers on any system; where the answer cannot be had, it is the harmless one.
 """
 
+from antifreeze.machine.limits import (
+    Descriptors,
+    Room,
+    allowed_cpus,
+    cpu_quota,
+    descriptor_limits,
+    ptrace_scope,
+    shared_memory_room,
+    usable_cpus,
+)
 from antifreeze.machine.mappings import (
     MappedFile,
     Mapping,
@@ -13,7 +23,7 @@ from antifreeze.machine.mappings import (
     own_bytes,
     private_mappings,
 )
-from antifreeze.machine.memory import available_memory, memory_facts, oom_kills
+from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills
 from antifreeze.machine.own import (
     descriptor_limit,
     give_own_offsets,
@@ -29,13 +39,18 @@ from antifreeze.machine.own import (
 from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts
 
 __all__ = [
+    "Descriptors",
     "GroupFacts",
     "MappedFile",
     "Mapping",
     "Memory",
     "ProcessFacts",
+    "Room",
+    "allowed_cpus",
     "available_memory",
+    "cpu_quota",
     "descriptor_limit",
+    "descriptor_limits",
     "facts_of_groups",
     "faulted_bytes",
     "give_own_offsets",
@@ -43,6 +58,7 @@ __all__ = [
     "is_linux",
     "mapped_files",
     "memory_facts",
+    "memory_limit",
     "memory_since",
     "oom_kills",
     "open_again",
@@ -50,8 +66,11 @@ __all__ = [
     "path_of",
     "private_mappings",
     "process_facts",
+    "ptrace_scope",
+    "shared_memory_room",
     "started_with",
     "thread_names",
     "umask",
+    "usable_cpus",
     "waited_for_processor_s",
 ]
