@@ -15,7 +15,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from antifreeze.doctor.checks import (
+    bad_combination,
+    few_descriptors,
+    few_processors,
     shm_too_small,
+    small_shm,
 )
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding
@@ -34,4 +38,10 @@ class Check(Protocol):
 
 
 # By code.
-CHECKS: tuple[Check, ...] = (shm_too_small,)
+CHECKS: tuple[Check, ...] = (
+    shm_too_small,
+    few_processors,
+    small_shm,
+    few_descriptors,
+    bad_combination,
+)
