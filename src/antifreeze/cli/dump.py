@@ -7,11 +7,10 @@ there is no such process, or usage.
 from __future__ import annotations
 
 import argparse
+import sys
 
+from antifreeze.cli.terminal import put
 from antifreeze.errors import ConfigError
-
-NAME = "dump"
-HELP = "show what a running program and its workers are at: stacks, waits, who waits for whom"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +31,8 @@ def execute(arguments: argparse.Namespace) -> int:
     pid = int(arguments.pid)
     pictures = look_at_program(pid, native=arguments.native, keep_values=arguments.locals)
     if arguments.json:
-        print(Facts(processes=pictures).to_json())
+        put(Facts(processes=pictures).to_json(), to=sys.stdout)
     else:
-        print("\n".join(told(pictures, asked=pid, is_verbose=arguments.verbose)))
-        print(f"\nnext: antifreeze doctor {pictures[0].pid}")
+        put("\n".join(told(pictures, asked=pid, is_verbose=arguments.verbose)), to=sys.stdout)
+        put(f"\nnext: antifreeze doctor {pictures[0].pid}", to=sys.stdout)
     return int(not any(picture.threads for picture in pictures))

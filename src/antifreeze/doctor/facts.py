@@ -47,6 +47,8 @@ class Machine:
     """That the machine has."""
     usable_cpus: int
     """That this process may use at once: affinity and cgroup quota considered, rounded up."""
+    cpu_quota: float | None = None
+    """Processors' worth of time that the cgroup grants; None: there is no limit."""
     memory_available_bytes: int | None = None
     memory_limit_bytes: int | None = None
     """Of the cgroup; None: there is none."""

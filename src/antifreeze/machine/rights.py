@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
-from antifreeze.machine.reading import lines, number
+from antifreeze.machine.limits import ptrace_scope
+from antifreeze.machine.reading import lines
 
 _CAP_SYS_PTRACE = 19
 _SIGNS_OF_A_CONTAINER = ("/.dockerenv", "/run/.containerenv")
@@ -34,11 +34,6 @@ def rights_over(pid: int) -> Rights:
         ptrace_scope=ptrace_scope(),
         is_in_container=any(os.path.exists(sign) for sign in _SIGNS_OF_A_CONTAINER),
     )
-
-
-def ptrace_scope() -> int | None:
-    """0: everybody of a user may look into its processes, 1: only their parents, 2: only root, 3: nobody at all."""
-    return number(Path("/proc/sys/kernel/yama"), "ptrace_scope")
 
 
 def catches(pid: int, signal_number: int) -> bool:

@@ -15,8 +15,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from antifreeze.doctor.checks import (
+    bad_combination,
+    few_descriptors,
+    few_processors,
     not_in_loading,
     shm_too_small,
+    small_shm,
     waits_for_another_rank,
 )
 from antifreeze.doctor.facts import Facts
@@ -40,4 +44,8 @@ CHECKS: tuple[Check, ...] = (
     not_in_loading,
     shm_too_small,
     waits_for_another_rank,
+    few_processors,
+    small_shm,
+    few_descriptors,
+    bad_combination,
 )
