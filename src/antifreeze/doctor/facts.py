@@ -1,8 +1,8 @@
 """All that is known about a patient: frozen, plain, to and from JSON. Pure data.
 
-A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is frozen.
-Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not see, is None
-or empty, and a check that lacks a fact stays silent.
+A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is
+frozen. Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not
+see, is None or empty, and a check that lacks a fact stays silent.
 
 Paths of files are as the patient knows them; a `Place` shows them relative to the directory of the script.
 """
