@@ -1,5 +1,6 @@
 # make setup | demo | test | check      all that one needs to know
 # make articles | bench | zoo | chaos   the longer proofs
+# make docs                             docs/checks/, from the checks themselves
 # make bench-page                       docs/benchmarks.md, from the figures in docs/benchmarks/
 # make bench-faults | bench-faults-page what a fault does to antifreeze and its peers; docs/faults-of-peers.md
 # make contract SUITE=…                 PyTorch's own test_dataloader.py, with our class in place of torch's
@@ -57,7 +58,12 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m mypy
+	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+.PHONY: docs
+docs: $(READY)
+	$(BIN)/python docs/generate.py
 
 format: $(READY)
 	$(BIN)/ruff format
