@@ -70,7 +70,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """`self.name = call(…)` in `__init__` of a dataset, in a method that only `__init__` calls, or in the body of the class."""
+    """`self.name = call(…)` in `__init__` of a dataset or a method that only it calls; or in the body of the class."""
 
     name: str
     value: str
@@ -138,7 +138,7 @@ class LoaderCall:
     start_method: str | None = None
     """Where its `multiprocessing_context` says so literally."""
     datasets: tuple[str, ...] = ()
-    """Names of the classes of the user's that its dataset is made of, if that can be told; Subset and the like seen through."""
+    """The classes of the user's that its dataset is made of, those inside of Subset and the like included."""
     guarded: tuple[Place, ...] = ()
     """Definitions under a main guard that its workers need: the classes of its dataset, its collate_fn, its worker_init_fn;
     their `function` is the name of what is defined."""
@@ -163,8 +163,8 @@ class LoaderLoop:
     epochs: Place | None = None
     """The loop around it."""
     dataset_calls: tuple[Place, ...] = ()
-    """Calls in the loop around it, of methods on its dataset that change what is read per sample (`ds.set_epoch(epoch)`), and
-    assignments of such attributes (`ds.epoch = epoch`); their `text` is the call."""
+    """Calls in the loop around it, of methods on its dataset that change what is read per sample (`ds.set_epoch(epoch)`),
+    and assignments of such attributes (`ds.epoch = epoch`); their `text` is the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

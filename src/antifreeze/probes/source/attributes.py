@@ -138,7 +138,7 @@ def _how(file: File, node: ast.expr) -> str:
 
 
 def changed_by(program: Program, body: Anatomy) -> dict[str, tuple[str, ...]]:
-    """Methods → attributes read per sample that they bind anew, or change where they stand, if these are plain containers."""
+    """Methods → attributes read per sample that they bind anew, or, of plain containers, change where they stand."""
     read, plain = body.reads(), plain_containers(program, body)
     changes = {
         name: tuple(

@@ -17,7 +17,7 @@ from antifreeze.probes.source.persample import Anatomy, anatomy
 from antifreeze.probes.source.program import CallSite, Program
 from antifreeze.probes.source.sights import sights
 from antifreeze.probes.source.sights.state import KIND as CHANGES_SELF
-from antifreeze.probes.source.tree import function_around, is_self, is_under_main_guard, parameters
+from antifreeze.probes.source.tree import Function, function_around, is_self, is_under_main_guard, parameters
 
 _SHARDING = re.compile(r"(^|_)(rank|world_size|shards?|split_by|worker|workers|num_replicas)(_|$)|worker_info")
 
@@ -112,7 +112,8 @@ def _hands_over(program: Program, body: Anatomy) -> bool:
         target.attr
         for found in body.in_init
         for node in ast.walk(found.node)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in parameters(found.node)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+        if isinstance(found.node, Function) and node.value.id in parameters(found.node)
         for target in node.targets
         if isinstance(target, ast.Attribute) and is_self(target)
     }

@@ -1,7 +1,7 @@
 """The script and the user's own modules that it imports: found beside it and below, read, parsed, bounded.
 
-What is installed is never read: an import is the user's own if its file lies below the directory of the script, or below that
-of the package that the script belongs to.
+What is installed is never read: an import is the user's own if its file lies below the directory of the script, or below
+that of the package that the script belongs to.
 """
 
 from __future__ import annotations

@@ -92,15 +92,17 @@ def _names(init: _Init, node: ast.expr, *, depth: int = 6) -> Iterator[str]:
         for each in _arguments(node):
             yield from _names(init, each, depth=depth)
     else:
-        for each in ast.iter_child_nodes(node):
-            if isinstance(each, ast.expr):
-                yield from _names(init, each, depth=depth)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                yield from _names(init, child, depth=depth)
 
 
 def _of_name(init: _Init, node: ast.Attribute | ast.Name, *, depth: int) -> Iterator[str]:
-    root, path = node, ""
+    root: ast.expr = node
+    path = ""
     while isinstance(root, ast.Attribute):
-        root, path = root.value, f".{root.attr}{path}"
+        path = f".{root.attr}{path}"
+        root = root.value
     bound = [] if not isinstance(root, ast.Name) or not depth else list(bindings(init.node, root.id))
     if not bound:
         yield init.file.names.dotted(node) or ast.unparse(node)

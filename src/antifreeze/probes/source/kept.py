@@ -11,12 +11,22 @@ from antifreeze.probes.source.program import assigned, bindings
 from antifreeze.probes.source.tree import body_nodes, function_around, target_names
 
 # What these give still lies in the memory of the batch. `cpu` copies only what was on another device.
-_VIEWS = frozenset(
-    (
-        "numpy cpu detach data view reshape squeeze unsqueeze flatten permute transpose t T contiguous narrow select"
-        " expand view_as values items unbind split chunk requires_grad_"
-    ).split()
-)
+_VIEWS = {
+    *(
+        "numpy",
+        "cpu",
+        "detach",
+        "view",
+        "view_as",
+        "reshape",
+        "squeeze",
+        "unsqueeze",
+        "flatten",
+        "permute",
+        "transpose",
+    ),
+    *("t", "contiguous", "narrow", "select", "expand", "values", "items", "unbind", "split", "chunk", "requires_grad_"),
+}
 _PUTS = frozenset(("append", "extend", "insert", "add", "update", "appendleft"))
 _CONTAINERS = frozenset(("list", "tuple", "dict", "zip"))
 _EMPTIES = frozenset(("clear", "pop", "popleft", "popitem"))
@@ -51,18 +61,28 @@ def _views_in(file: File, loop: ast.For | ast.AsyncFor) -> set[str]:
                 views.add(name)
             else:
                 views.discard(name)
-        if isinstance(node, ast.For) and _is_view(node.iter, views):
-            views |= set(target_names(_second(node.target) if _is_items(node.iter) else node.target))
+        if isinstance(node, ast.For):
+            views |= set(_views_of_parts(node.target, node.iter, views))
     return views
+
+
+def _views_of_parts(target: ast.expr, source: ast.expr, views: set[str]) -> Iterator[str]:
+    """The names in `for target in source` that stand for parts of a batch."""
+    match source:
+        case ast.Call(func=ast.Name(id="zip"), args=sources) if isinstance(target, ast.Tuple):
+            for each, its_source in zip(target.elts, sources, strict=False):
+                yield from _views_of_parts(each, its_source, views)
+        case ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
+            yield from _views_of_parts(_second(target), inner, views)
+        case ast.Call(func=ast.Attribute(attr="items", value=inner)):
+            yield from _views_of_parts(_second(target), inner, views)
+        case _ if _is_view(source, views):
+            yield from target_names(target)
 
 
 def _second(target: ast.expr) -> ast.expr:
     """Of `i, batch` and of `key, value`: the latter."""
     return target.elts[1] if isinstance(target, ast.Tuple) and len(target.elts) == 2 else target
-
-
-def _is_items(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "items"
 
 
 def _is_view(node: ast.expr, views: set[str]) -> bool:
@@ -143,7 +163,7 @@ def _is_plain(file: File, loop: ast.AST, root: ast.Name) -> bool:
     """Whether it is a list or dict as far as one can see: no array, which copies, and no deque of a given length."""
     scopes = [function_around(file.parents, loop) or file.tree, file.tree]
     bound = next((found for scope in scopes if (found := list(bindings(scope, root.id)))), [])
-    values = [each.value for each in bound if each.index is None]
+    values = [each.value for each in bound if each.part is None]
     if any(isinstance(each, ast.Call) and not _makes_container(file, each) for each in values):
         return False
     return bool(values) or root.id == "self"

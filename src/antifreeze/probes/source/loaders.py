@@ -124,16 +124,20 @@ def _unpacked(program: Program, file: File, node: ast.expr) -> dict[str, Origin]
 def _is_changed(file: File, node: ast.expr) -> bool:
     """Whether something is put into a dict after it was made."""
     name = ast.unparse(node)
-    for each in ast.walk(file.tree):
-        if isinstance(each, ast.Subscript) and isinstance(each.ctx, ast.Store | ast.Del):
-            if ast.unparse(each.value) == name:
-                return True
-        elif isinstance(each, ast.Attribute) and each.attr in ("update", "setdefault", "pop", "clear"):
-            if ast.unparse(each.value) == name:
-                return True
-        elif isinstance(each, ast.AugAssign) and ast.unparse(each.target) == name:
-            return True
-    return False
+
+    def changed(each: ast.AST) -> ast.expr | None:
+        match each:
+            case ast.Subscript(ctx=ast.Store() | ast.Del()):
+                return each.value
+            case ast.Attribute(attr="update" | "setdefault" | "pop" | "clear"):
+                return each.value
+            case ast.AugAssign():
+                return each.target
+            case _:
+                return None
+
+    found = (changed(each) for each in ast.walk(file.tree))
+    return any(ast.unparse(each) == name for each in found if each is not None)
 
 
 def _workers(program: Program, given: dict[str, Origin]) -> int | None:

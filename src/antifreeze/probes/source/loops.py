@@ -1,4 +1,4 @@
-"""`for … in loader`, in all its forms: what is kept of its batches, what is around it, what happens to the dataset there."""
+"""`for … in loader`, in all its forms: what it keeps of its batches, what is around it, what is done to its dataset."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def _iterations(file: File) -> Iterator[tuple[Iteration, ast.expr]]:
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             yield node, node.iter
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
-            if node.func.id in _COLLECTORS or (node.func.id == "iter" and not _is_iterated(file, node)):
+            is_iter = node.func.id == "iter" and not _is_iterated(file, node)
+            if is_iter or node.func.id in _COLLECTORS:
                 yield node, node.args[0]
 
 
@@ -175,9 +176,12 @@ def _changes(
     program: Program, file: File, node: ast.AST, changes: Mapping[Definition, Changes]
 ) -> Iterator[tuple[ast.expr, str]]:
     """Objects of which this node changes what samples read, and how that is written."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if any(node.func.attr in each.methods for each in _of(program, file, node.func.value, changes)):
-            yield node.func.value, file.written(node)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and any(node.func.attr in each.methods for each in _of(program, file, node.func.value, changes))
+    ):
+        yield node.func.value, file.written(node)
     for target, value in assigned(node):
         if isinstance(target, ast.Attribute) and any(
             target.attr in each.attributes for each in _of(program, file, target.value, changes)

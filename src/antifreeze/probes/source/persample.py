@@ -136,7 +136,7 @@ def local_value(function: ast.AST, node: ast.expr) -> ast.expr:
     """What a local name stands for, if it is bound once."""
     if isinstance(node, ast.Name):
         bound = list(bindings(function, node.id))
-        if len(bound) == 1 and bound[0].index is None:
+        if len(bound) == 1 and bound[0].part is None:
             return bound[0].value
     return node
 

@@ -156,14 +156,14 @@ class Program:
 
     def _of_binding(self, file: File, binding: Binding, *, depth: int) -> Iterator[Origin]:
         found = self.origins(file, binding.value, depth=depth)
-        if binding.index is None:
+        if binding.part is None:
             yield from found
             return
         for each in found:
-            if isinstance(each.node, ast.Tuple | ast.List) and binding.index < len(each.node.elts):
-                yield from self.origins(each.file, each.node.elts[binding.index], depth=depth)
+            if isinstance(each.node, ast.Tuple | ast.List) and binding.part < len(each.node.elts):
+                yield from self.origins(each.file, each.node.elts[binding.part], depth=depth)
             else:
-                yield Origin(file, ast.Subscript(each.node, ast.Constant(binding.index), ast.Load()))
+                yield Origin(file, ast.Subscript(each.node, ast.Constant(binding.part), ast.Load()))
 
     def _of_parameter(self, function: Function, name: str, *, depth: int) -> Iterator[Origin]:
         for file, call in self.callers(function):
@@ -207,20 +207,20 @@ class Binding(NamedTuple):
     """What a name is bound to."""
 
     value: ast.expr
-    index: int | None = None
+    part: int | None = None
     """Which part of it, where it is unpacked."""
 
 
 def bindings(scope: ast.AST, name: str) -> Iterator[Binding]:
-    """All that a name is bound to in a function or module; of loops and `+=`, an expression that stands for nothing known."""
+    """All that a name is bound to in a function or module; of loops and `+=`, an expression that tells nothing."""
     for node in own_nodes(scope):
         for target, value in assigned(node):
             if isinstance(target, ast.Name) and target.id == name:
                 yield Binding(value)
             elif isinstance(target, ast.Tuple | ast.List):
-                for index, each in enumerate(target.elts):
+                for part, each in enumerate(target.elts):
                     if isinstance(each, ast.Name) and each.id == name:
-                        yield Binding(value, index)
+                        yield Binding(value, part)
         if isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign) and _holds(node.target, name):
             yield Binding(ast.Starred(ast.Constant(None), ast.Load()))
 

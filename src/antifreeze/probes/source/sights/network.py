@@ -34,9 +34,10 @@ def look(program: Program, body: Anatomy) -> Iterator[Sight]:
     for found in (*body.per_sample, *body.functions):
         for node in ast.walk(found.node):
             name = _called(program, body, found, node) if isinstance(node, ast.Call) else None
-            if isinstance(node, ast.Call) and name in _WAITS and not _has_timeout(found, node, position=_WAITS[name]):
-                if not (has_default and name.startswith(_BY_DEFAULT)):
-                    yield Sight(kind="call-without-timeout", what=name.replace("()", ""), place=found.file.place(node))
+            if not isinstance(node, ast.Call) or name not in _WAITS or (has_default and name.startswith(_BY_DEFAULT)):
+                continue
+            if not _has_timeout(found, node, position=_WAITS[name]):
+                yield Sight(kind="call-without-timeout", what=name.replace("()", ""), place=found.file.place(node))
 
 
 def _called(program: Program, body: Anatomy, found: Found, node: ast.Call) -> str | None:
