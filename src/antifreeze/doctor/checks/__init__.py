@@ -16,10 +16,21 @@ from typing import Protocol
 
 from antifreeze.doctor.checks import (
     bad_combination,
+    call_without_timeout,
+    class_under_main_guard,
     few_descriptors,
     few_processors,
+    fixed_worker_seed,
+    lock_around_reads,
+    no_main_guard,
+    one_path_for_all,
     shm_too_small,
     small_shm,
+    stale_dataset,
+    start_method_set_twice,
+    too_many_workers,
+    worker_state_lost,
+    workers_restarted,
 )
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding
@@ -39,9 +50,20 @@ class Check(Protocol):
 
 # By code.
 CHECKS: tuple[Check, ...] = (
+    call_without_timeout,
     shm_too_small,
+    class_under_main_guard,
+    no_main_guard,
+    worker_state_lost,
+    one_path_for_all,
+    workers_restarted,
+    lock_around_reads,
+    too_many_workers,
+    stale_dataset,
+    fixed_worker_seed,
     few_processors,
     small_shm,
     few_descriptors,
     bad_combination,
+    start_method_set_twice,
 )
