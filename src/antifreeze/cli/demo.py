@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antifreeze.cli.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import Outcome, run_bounded
 
 if TYPE_CHECKING:  # rich takes a tenth of a second, and `antifreeze run` does not need it
     from rich.console import Console

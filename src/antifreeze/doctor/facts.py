@@ -365,6 +365,7 @@ class Death:
     """A worker that ended before its work was done."""
 
     worker: int
+    """-1: the trainer itself."""
     pid: int
     exitcode: int | None
     """As multiprocessing gives it: negative for a signal."""
@@ -471,6 +472,8 @@ class Trial:
     non_finite: tuple[str, ...] = ()
     """Indices of samples with NaN or infinite values."""
     none_samples: tuple[str, ...] = ()
+    swallowed: Mapping[str, str] = field(default_factory=dict)
+    """Of None samples: index → what was raised and caught on the way, in a sentence, when it was fetched once more."""
     wrong: tuple[str, ...] = ()
     """Indices whose content differs from what the trainer itself gets, where that gets the same twice."""
     same_draws: tuple[str, ...] = ()
@@ -490,6 +493,9 @@ class Run:
     command: str
     outcome: Outcome
     reached_a_loader: bool = False
+    """Whether it iterated one, with workers or without."""
+    is_trainer_a_child: bool | None = None
+    """Whether the process that iterates it was started by the script, and is not the script itself."""
     exitcode: int | None = None
     seconds: float = 0.0
     raised: Raised | None = None

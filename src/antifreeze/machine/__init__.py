@@ -21,6 +21,7 @@ from antifreeze.machine.mappings import (
     mapped_files,
     memory_since,
     own_bytes,
+    private_bytes,
     private_mappings,
 )
 from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills
@@ -36,7 +37,7 @@ from antifreeze.machine.own import (
     umask,
     waited_for_processor_s,
 )
-from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts
+from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts, processes_with
 
 __all__ = [
     "Descriptors",
@@ -64,8 +65,10 @@ __all__ = [
     "open_again",
     "own_bytes",
     "path_of",
+    "private_bytes",
     "private_mappings",
     "process_facts",
+    "processes_with",
     "ptrace_scope",
     "shared_memory_room",
     "started_with",
