@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "run a script, every loader in it on our engine",
     "doctor": "name the cause of a script, or a process, that hangs, fails or crawls while it loads",
     "explain": "tell what a code means: symptom, cause, evidence, fix",
+    "dump": "show what a running program and its workers are at: stacks, waits, who waits for whom",
     "demo": "see it work: no data, no GPU, under a minute",
 }
 MODULE = "-m"
@@ -33,6 +34,7 @@ start here:
   antifreeze run -m package.train          the same for a module
   antifreeze run --retry 2 train.py        samples that fail are tried again first; more: antifreeze run --help
   antifreeze doctor train.py               why it hangs, fails or crawls: the cause, the line, the fix
+  antifreeze dump 4242                     a program that is frozen now: what each of its processes is at
   antifreeze explain AF101                 what a code means; all of them: antifreeze explain --all
   antifreeze demo                          see it work: no data, no GPU, under a minute
   python -m antifreeze run train.py        the same where `antifreeze` is not on PATH

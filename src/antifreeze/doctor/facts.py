@@ -400,7 +400,8 @@ class Stuck:
     stage: str | None = None
     """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
     waits_in: str | None = None
-    """`lock`, `socket`, `pipe`, `poll`, `sleep`, `disk`; None: it runs, or nobody can tell."""
+    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `child` (its end), `disk`; None: it runs, or
+    nobody can tell."""
     state: str = ""
     """The kernel's letter: R runs, S sleeps, D cannot be woken, T is stopped."""
     cpu_share: float = 0.0
@@ -516,6 +517,8 @@ class ThreadPicture:
     """The innermost first."""
     is_main: bool = False
     has_gil: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the user's innermost function in it, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -529,13 +532,28 @@ class ProcessPicture:
     worker: int | None = None
     command: str = ""
     state: str = ""
+    """The kernel's letter, as of `Stuck`."""
     waits_in: str | None = None
     """As of `Stuck`."""
     channel: str = ""
     """The kernel's name for where it waits."""
     cpu_share: float = 0.0
+    """Of one processor, while we looked."""
     seconds: float = 0.0
     """Since it was started."""
+    still_s: float = 0.0
+    """For how long it has not moved at all, as far as we know: no processor time, no bytes, the same stack; 0: it moves."""
+    same_place_s: float = 0.0
+    """For how long we have seen it at the same sample (a worker), or in the same call of a function of the user's."""
+    stage: str | None = None
+    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `close` (it waits for workers
+    to end), `step` (anywhere else)."""
+    place: Place | None = None
+    """The innermost line of the user's in its main thread."""
+    sample: str | None = None
+    """Index of the sample that a worker is at."""
+    batch: tuple[str, ...] = ()
+    """The indices of the batch that a worker is at, the first few."""
     rss_bytes: int = 0
     threads: tuple[ThreadPicture, ...] = ()
     native: tuple[str, ...] = ()
@@ -543,10 +561,18 @@ class ProcessPicture:
     lock: str = ""
     """The futex or file lock that it waits for, so that those who wait for the same one can be seen."""
     peer: str = ""
-    """The other end of the socket that it waits for."""
+    """The other end of the socket that it waits for, or the file."""
+    waits_for: tuple[int, ...] = ()
+    """Processes of this program that could end its wait."""
     tracer: int = 0
     rank: int | None = None
+    """Its number among the processes of a distributed training."""
+    world_size: int | None = None
+    """How many of them there are, here and on other machines."""
     why_no_stack: str = ""
+    """What is in the way; empty if it could be seen."""
+    to_see_stack: str = ""
+    """The command that would let us see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,12 +23,14 @@ from antifreeze.doctor.checks import (
     fixed_worker_seed,
     lock_around_reads,
     no_main_guard,
+    not_in_loading,
     one_path_for_all,
     shm_too_small,
     small_shm,
     stale_dataset,
     start_method_set_twice,
     too_many_workers,
+    waits_for_another_rank,
     worker_state_lost,
     workers_restarted,
 )
@@ -51,6 +53,7 @@ class Check(Protocol):
 # By code.
 CHECKS: tuple[Check, ...] = (
     call_without_timeout,
+    not_in_loading,
     shm_too_small,
     class_under_main_guard,
     no_main_guard,
@@ -61,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
     too_many_workers,
     stale_dataset,
     fixed_worker_seed,
+    waits_for_another_rank,
     few_processors,
     small_shm,
     few_descriptors,
