@@ -137,7 +137,7 @@ def processes_with(variable: str, value: str) -> list[int]:
         for number in numbers_in_proc()
         if number != os.getpid()
         and f"{variable}={value}" in "".join(lines(f"/proc/{number}/environ")).split("\0")
-        and (seen := _stat_of(number)) is not None
+        and (seen := facts_in_stat(number)) is not None
         and seen.state not in "ZX"
     ]
 
