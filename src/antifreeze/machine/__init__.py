@@ -32,6 +32,7 @@ from antifreeze.machine.mappings import (
     mapped_files,
     memory_since,
     own_bytes,
+    private_bytes,
     private_mappings,
 )
 from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills
@@ -47,7 +48,7 @@ from antifreeze.machine.own import (
     umask,
     waited_for_processor_s,
 )
-from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts
+from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts, processes_with
 from antifreeze.machine.rights import Rights, catches, rights_over
 from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, peer_of, wait_of
 
@@ -91,8 +92,10 @@ __all__ = [
     "own_bytes",
     "path_of",
     "peer_of",
+    "private_bytes",
     "private_mappings",
     "process_facts",
+    "processes_with",
     "ptrace_scope",
     "resident_bytes",
     "rights_over",

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import Case, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Obstacle, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Pair, has_workers, pairs
+from antifreeze.doctor.unrun import Pair, pairs
 
 CODE = "AF301"
 BY_PICKLE = ("spawn", "forkserver")
@@ -138,7 +138,7 @@ def _forks(case: Case) -> tuple[str, ...]:
 
 def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
-        if pair.start_method in BY_PICKLE and has_workers(pair) is not False:
+        if pair.start_method in BY_PICKLE and pair.has_workers() is not False:
             yield from _refused(pair)
 
 
