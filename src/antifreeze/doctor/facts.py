@@ -246,6 +246,12 @@ class Held:
     """Where the attribute is assigned."""
     is_deadly: bool = False
     """Whether our engine would not fork with it."""
+    why: str = ""
+    """What a fork does to it, where it is deadly."""
+    mode: str | None = None
+    """Of what was opened: `rb`, `w`."""
+    shares_position: bool = False
+    """Whether it reads a file at a position that all forked workers share and move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +319,8 @@ class Loader:
     """Names of the Python threads beside the main one."""
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
+    unseen: tuple[str, ...] = ()
+    """The fields above that could not be looked at, or not to their end in time."""
 
 
 # --- trials
