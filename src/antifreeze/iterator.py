@@ -32,14 +32,13 @@ from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, Options, mode, options_of
+from antifreeze.settings import TESTED_TORCH, Mode, Options, mode, options_of
 
 _Stock = dataloader._MultiProcessingDataLoaderIter
 _Base = dataloader._BaseDataLoaderIter
 
 _clock = time.perf_counter
 
-TESTED_TORCH = ((2, 11), (2, 13))
 # By then each worker has made several batches, and what it has noticed says something.
 LOOK_AFTER = 6
 # Shared memory for batches: this share of what is available, divided among the ranks of this machine.
