@@ -25,11 +25,12 @@ loader | install | packing
 adoption
 iterator
 engine.epoch
+engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning
+engine.witness | engine.wording | engine.pinning | engine.consultation
 engine.pool
 engine.backends
 engine.worker
@@ -86,7 +87,9 @@ class Power:
 
 POWERS = (
     # The second home is not the engine's: the demo and the doctor end programs that they started themselves.
-    Power("killing", r"os\.kill(pg)?|.*\bpidfd_send_signal", Files(("engine/backends/process.py", "probes/bounded.py"))),
+    Power(
+        "killing", r"os\.kill(pg)?|.*\bpidfd_send_signal", Files(("engine/backends/process.py", "probes/bounded.py"))
+    ),
     # The second home maps files of the user's again, and no memory of ours.
     Power(
         "shared memory",

@@ -13,7 +13,7 @@ import pytest
 
 from antifreeze import hook
 from antifreeze.cli import run
-from antifreeze.cli.main import main
+from antifreeze.cli.main import main, part_from_script
 from user_scripts import Ended
 
 RunScript = Callable[..., Ended]
@@ -108,7 +108,7 @@ def test_a_module_sees_what_it_would_see_without_us(package: Path, name: str) ->
     ],
 )
 def test_what_follows_the_script_or_the_module_is_not_ours(words: list[str], own: list[str]) -> None:
-    assert run.part_from_script(["run", *words]) == (["run", *own], words[len(own) :])
+    assert part_from_script(["run", *words], with_value=run.WITH_VALUE) == (["run", *own], words[len(own) :])
 
 
 def test_a_module_that_does_not_exist_is_pythons_own_error(package: Path) -> None:

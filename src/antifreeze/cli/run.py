@@ -12,7 +12,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -21,8 +21,6 @@ from antifreeze.errors import ConfigError
 from antifreeze.hook import interpreter_flags, with_hook
 from antifreeze.settings import environment, mode, read_variable
 
-NAME = "run"
-HELP = "run a script, every loader in it on our engine"
 MODULE = "-m"
 
 
@@ -56,6 +54,7 @@ FLAGS = (
     Flag("--ledger", "ANTIFREEZE_LEDGER", "write all that deviates from a calm run to FILE, as JSON lines", "FILE"),
     Flag("--stats", "ANTIFREEZE_STATS", "print where the time went when the script ends"),
 )
+WITH_VALUE = {flag.name for flag in FLAGS if flag.metavar is not None}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,19 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "script", metavar="SCRIPT", nargs="?", help="a Python file; all that follows it belongs to the script"
     )
     program.add_argument(MODULE, dest="module", metavar="MODULE", help="a module, as in python -m MODULE; likewise")
-
-
-def part_from_script(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part our words from those of the script, which must not reach argparse: it would take -h, -- and the like."""
-    if not words or words[0] != NAME:
-        return list(words), []
-    with_value = {flag.name for flag in FLAGS if flag.metavar is not None}
-    last = 1
-    while last < len(words) and words[last].startswith("-") and not words[last].startswith(MODULE):
-        last += 2 if words[last] in with_value else 1
-    if words[last : last + 1] == [MODULE]:  # and its name is the next word
-        last += 1
-    return list(words[: last + 1]), list(words[last + 1 :])
 
 
 def execute(arguments: argparse.Namespace) -> NoReturn:

@@ -1,8 +1,8 @@
 """All that is known about a patient: frozen, plain, to and from JSON. Pure data.
 
-A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is frozen.
-Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not see, is None
-or empty, and a check that lacks a fact stays silent.
+A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is
+frozen. Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not
+see, is None or empty, and a check that lacks a fact stays silent.
 
 Paths of files are as the patient knows them; a `Place` shows them relative to the directory of the script.
 """
@@ -47,6 +47,8 @@ class Machine:
     """That the machine has."""
     usable_cpus: int
     """That this process may use at once: affinity and cgroup quota considered, rounded up."""
+    cpu_quota: float | None = None
+    """Processors' worth of time that the cgroup grants; None: there is no limit."""
     memory_available_bytes: int | None = None
     memory_limit_bytes: int | None = None
     """Of the cgroup; None: there is none."""
@@ -70,7 +72,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """`self.name = call(…)` in `__init__` of a dataset, or in a method that only `__init__` calls."""
+    """`self.name = call(…)` in `__init__` of a dataset or a method that only it calls; or in the body of the class."""
 
     name: str
     value: str
@@ -98,6 +100,8 @@ class Sight:
     also: Place | None = None
     """A second line that belongs to it: of `changes-self`, where the attribute is read outside of the class; of
     `returns-none-in-except`, the `except`."""
+    made_by: str = ""
+    """Of `lock-around-read`: the dotted name of what made the lock, `multiprocessing.Lock`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +130,22 @@ class LoaderCall:
 
     place: Place
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Keyword → its source text; positional arguments under torch's names for them."""
+    """Keyword → its source text; positional arguments under torch's names for them; `**` if there are others, unknown."""
     name: str | None = None
     """The variable that it is assigned to."""
     is_module_level: bool = False
     """Not in a function and not under a main guard."""
+    workers: int | None = None
+    """num_workers, where that is a constant, or a name for one, or left out."""
+    start_method: str | None = None
+    """Where its `multiprocessing_context` says so literally."""
+    datasets: tuple[str, ...] = ()
+    """The classes of the user's that its dataset is made of, those inside of Subset and the like included."""
+    guarded: tuple[Place, ...] = ()
+    """Definitions under a main guard that its workers need: the classes of its dataset, its collate_fn, its worker_init_fn;
+    their `function` is the name of what is defined."""
+    is_in_loop: bool = False
+    """Whether it is made anew in every turn of a loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +157,16 @@ class LoaderLoop:
     """The `DataLoader(…)` that it iterates, if that can be told."""
     is_module_level: bool = False
     """Not in a function and not under a main guard."""
+    called_from: Place | None = None
+    """The call at module level, under no main guard, that leads to the function that it is in."""
     kept: tuple[Place, ...] = ()
     """Lines that put (a part of) a batch, or a numpy view of it, into something that outlives the loop, without a copy."""
     breaks: tuple[Place, ...] = ()
     epochs: Place | None = None
     """The loop around it."""
     dataset_calls: tuple[Place, ...] = ()
-    """Calls in the loop around it, of methods on a dataset that change what is read per sample (`ds.set_epoch(epoch)`);
-    their `text` is the call."""
+    """Calls in the loop around it, of methods on its dataset that change what is read per sample (`ds.set_epoch(epoch)`),
+    and assignments of such attributes (`ds.epoch = epoch`); their `text` is the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +180,11 @@ class WorkerInit:
     seeds_from: tuple[str, ...] = ()
     """The dotted names and parameters that the seeds are made of: `worker_id`, `torch.initial_seed`, `base_seed`; nothing:
     constants only."""
+    is_fixed: bool | None = None
+    """Whether the seeds are made of nothing but constants and the number of the worker; None: also of names that say `seed`
+    and whose value is not known here."""
+    used_by: tuple[Place, ...] = ()
+    """The `DataLoader(…)` that it is given to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +199,11 @@ class Source:
     worker_inits: tuple[WorkerInit, ...] = ()
     start_methods: tuple[Place, ...] = ()
     """Calls of `set_start_method`; their `text` is the call."""
+    start_method: str | None = None
+    """That these calls set, if they agree on one."""
+    start_method_clashes: tuple[tuple[Place, ...], ...] = ()
+    """A call that fixes the start method, and a call of `set_start_method` that always comes after it, without `force`, and
+    without an `except` around it."""
     thread_settings: tuple[Place, ...] = ()
     """Calls that raise or set the number of threads (`torch.set_num_threads`, `cv2.setNumThreads`)."""
     has_main_guard: bool = False
@@ -381,7 +408,8 @@ class Stuck:
     stage: str | None = None
     """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
     waits_in: str | None = None
-    """`lock`, `socket`, `pipe`, `poll`, `sleep`, `disk`; None: it runs, or nobody can tell."""
+    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `child` (its end), `disk`; None: it runs, or
+    nobody can tell."""
     state: str = ""
     """The kernel's letter: R runs, S sleeps, D cannot be woken, T is stopped."""
     cpu_share: float = 0.0
@@ -499,6 +527,8 @@ class ThreadPicture:
     """The innermost first."""
     is_main: bool = False
     has_gil: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the user's innermost function in it, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -512,13 +542,28 @@ class ProcessPicture:
     worker: int | None = None
     command: str = ""
     state: str = ""
+    """The kernel's letter, as of `Stuck`."""
     waits_in: str | None = None
     """As of `Stuck`."""
     channel: str = ""
     """The kernel's name for where it waits."""
     cpu_share: float = 0.0
+    """Of one processor, while we looked."""
     seconds: float = 0.0
     """Since it was started."""
+    still_s: float = 0.0
+    """For how long it has not moved at all, as far as we know: no processor time, no bytes, the same stack; 0: it moves."""
+    same_place_s: float = 0.0
+    """For how long we have seen it at the same sample (a worker), or in the same call of a function of the user's."""
+    stage: str | None = None
+    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `close` (it waits for workers
+    to end), `step` (anywhere else)."""
+    place: Place | None = None
+    """The innermost line of the user's in its main thread."""
+    sample: str | None = None
+    """Index of the sample that a worker is at."""
+    batch: tuple[str, ...] = ()
+    """The indices of the batch that a worker is at, the first few."""
     rss_bytes: int = 0
     threads: tuple[ThreadPicture, ...] = ()
     native: tuple[str, ...] = ()
@@ -526,10 +571,18 @@ class ProcessPicture:
     lock: str = ""
     """The futex or file lock that it waits for, so that those who wait for the same one can be seen."""
     peer: str = ""
-    """The other end of the socket that it waits for."""
+    """The other end of the socket that it waits for, or the file."""
+    waits_for: tuple[int, ...] = ()
+    """Processes of this program that could end its wait."""
     tracer: int = 0
     rank: int | None = None
+    """Its number among the processes of a distributed training."""
+    world_size: int | None = None
+    """How many of them there are, here and on other machines."""
     why_no_stack: str = ""
+    """What is in the way; empty if it could be seen."""
+    to_see_stack: str = ""
+    """The command that would let us see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
