@@ -135,3 +135,11 @@ def test_a_state_that_was_never_written_is_none(tmp_path: Path) -> None:
     assert read_state(tmp_path / "none") is None
     (tmp_path / "empty").touch()
     assert read_state(tmp_path / "empty") is None
+
+
+def test_a_trainer_that_wanted_to_exit_is_told_as_one_that_did(tmp_path: Path) -> None:
+    place = {"file": "train.py", "line": 3, "function": "", "text": ""}
+    trial = Directory(tmp_path).driver(ended=1.0, wanted_to_exit=2, place=place, sample="7").trial()
+    (death,) = trial.deaths
+    assert (trial.outcome, trial.raised) == (Outcome.CRASH, None)
+    assert (death.worker, death.exitcode, death.how, str(death.place)) == (-1, 2, "sys.exit", "train.py:3")

@@ -143,7 +143,16 @@ class _Gathering:
         )
 
     def _end_of_trainer(self) -> Iterator[Death]:
-        """It ended in the middle of the trial, and nobody of us had asked it to."""
+        """It ended in the middle of the trial, or would have, and nobody of us had asked it to."""
+        if "wanted_to_exit" in self.driver:
+            yield Death(
+                worker=TRAINER,
+                pid=self.about["pid"],
+                exitcode=self.driver["wanted_to_exit"],
+                sample=self.driver["sample"],
+                place=made_of(Place, self.driver["place"]),
+                how="sys.exit",
+            )
         if "ended" in self.driver or not self.outside.get("trainer_has_ended") or self.outside.get("verdict"):
             return
         state = read_state(self.directory / "driver.state")

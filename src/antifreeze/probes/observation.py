@@ -31,10 +31,11 @@ MOST_LONG = 4
 ORPHANED_S = 1.5
 # A trial that is cut short, and in which nothing has come for so long.
 BLOCKED_AT_THE_END_S = 5.0
+OURS_AT_THE_END_S = 15.0
 # The second time, a hang comes as soon as the first time, or not at all.
 LATE_S = 12.0
 # Our engine gives a stuck worker some time before it helps itself.
-OUR_PATIENCE = 2.5
+OUR_PATIENCE = 2.0
 FEWEST_LOOKS = 4
 MOST_CHARACTERS = 6000
 
@@ -152,7 +153,8 @@ class Observation:
         if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not runs(self._pid):
             return
         look = self._take_look(state)
-        is_blocked = self._watch.blocked_s(look) >= BLOCKED_AT_THE_END_S
+        patience_s = OURS_AT_THE_END_S if self._about["engine"] == "antifreeze" else BLOCKED_AT_THE_END_S
+        is_blocked = self._watch.blocked_s(look) >= patience_s
         self._outside["is_cut_short"] = not is_blocked
         self._write_down(look, Verdict.HANGS if is_blocked else Verdict.TAKES_LONG)
 

@@ -70,7 +70,7 @@ class Alone:
             self._drive.trip.is_whole_epoch = True
         except Ended:
             self._drive.trip.is_ended = True
-        except Exception as error:  # noqa: BLE001 - of the sampler: a fact
+        except BaseException as error:  # noqa: BLE001 - of the sampler, which may want to exit: a fact
             self._note_failure(error, stage="sampler")
         finally:
             self._drive.trip.last = time.monotonic() - self._drive.trip.began
@@ -79,10 +79,12 @@ class Alone:
                 self._retrace()
 
     def _index_batches(self) -> Iterator[list[Any]]:
+        self._drive.show("next", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
         for index in iter(self._loader._index_sampler):
             batch = list(index) if self._loader._auto_collation else [index]
             self._indices.update((short(each), each) for each in batch)
             yield batch
+            self._drive.show("next", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
 
     def _load_batch(self, batch: list[Any], *, not_yet: Sequence[str]) -> None:
         samples = [self.fetch(index) for index in batch if short(index) not in not_yet]
@@ -97,7 +99,9 @@ class Alone:
         began = time.monotonic()
         try:
             sample = self._dataset[index]
-        except Exception as error:  # noqa: BLE001 - whatever the dataset raises is a fact
+        except Ended:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever the dataset raises, exits included, is a fact
             self._note_failure(error, stage="fetch", sample=name)
             return None
         self._note(name, index, sample, time.monotonic() - began)
@@ -133,7 +137,9 @@ class Alone:
         began = time.monotonic()
         try:
             batch = self._loader.collate_fn(samples)
-        except Exception as error:  # noqa: BLE001 - whatever it raises is a fact
+        except Ended:
+            raise
+        except BaseException as error:  # noqa: BLE001 - likewise
             self._note_failure(error, stage="collate")
             return
         trip, now = self._drive.trip, time.monotonic()
@@ -174,7 +180,7 @@ class Alone:
                     return found, True
         except Ended:
             self._drive.trip.is_ended = True
-        except Exception as error:  # noqa: BLE001 - of the dataset: a fact
+        except BaseException as error:  # noqa: BLE001 - of the dataset: a fact
             self._note_failure(error, stage="fetch", sample=str(self._seen.samples))
         finally:
             self._drive.trip.last = time.monotonic() - self._drive.trip.began
@@ -213,7 +219,9 @@ class Alone:
         before = global_states()
         try:
             again = {content_of(self._dataset[index]).digest for _ in range(REPEATS)}
-        except Exception:  # noqa: BLE001 - then it is not the same
+        except Ended:
+            raise
+        except BaseException:  # noqa: BLE001 - then it is not the same
             return False
         return again == {digest} and global_states() == before
 
@@ -226,10 +234,15 @@ class Alone:
         self._drive.log.write(swallowed=swallowed)
 
     def _note_failure(self, error: BaseException, *, stage: str, sample: str | None = None) -> None:
-        if not self._has_failed:
-            self._has_failed = True
-            fact = raised_fact(error, stage=stage, places=self._drive.places, sample=sample)
-            self._drive.log.write(raised=asdict(fact))
+        if self._has_failed:
+            return
+        self._has_failed = True
+        fact = asdict(raised_fact(error, stage=stage, places=self._drive.places, sample=sample))
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            self._drive.log.write(wanted_to_exit=status, place=fact["place"], sample=sample)
+        else:
+            self._drive.log.write(raised=fact)
 
     @property
     def slowest_s(self) -> float:

@@ -197,9 +197,15 @@ class Drive:
         workers = getattr(iterator, "_workers", None)
         if isinstance(workers, list) and self.order.engine == "torch":
             if self.trip.error is not None:
-                is_cut_off = isinstance(self.trip.error, OSError | EOFError)
-                connection.wait([each.sentinel for each in workers], timeout=CUT_OFF_S if is_cut_off else DEATH_S)
+                self._wait_for_the_dying(workers)
             self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
+
+    def _wait_for_the_dying(self, workers: list[Any]) -> None:
+        is_cut_off = isinstance(self.trip.error, OSError | EOFError)
+        dying = connection.wait([each.sentinel for each in workers], timeout=CUT_OFF_S if is_cut_off else DEATH_S)
+        for each in workers:
+            if each.sentinel in dying:
+                each.join(DEATH_S)
 
     def _shut_down(self, iterator: Any) -> None:
         self.log.write(trainer_bytes=private_bytes())
