@@ -164,7 +164,8 @@ def test_a_script_without_a_loader_is_told_as_such(examined: dict[str, Facts]) -
     assert run.command.endswith("has_no_loader.py --epochs 3")
 
 
-def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_interrupts_it_finds_nothing_left(signum: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"import subprocess, sys\nopen({str(tmp_path / 'started')!r}, 'w').close()\n")
     with script.open("a") as file:
@@ -176,7 +177,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", doctor, str(script)], stderr=subprocess.DEVNULL)
     try:
         assert wait_until((tmp_path / "started").exists, 15)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signum)
         assert process.wait(10) != 0
     finally:
         process.kill()

@@ -13,11 +13,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from types import FrameType
+from typing import NoReturn, Self
 
 from antifreeze import machine
 
@@ -106,7 +108,8 @@ class Patient:
         assert self._process is not None
         deadline = time.monotonic() + KILL_WITHIN_S
         _kill_group(self._process)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it, in a read that does not return
+            self._process.wait(KILL_WITHIN_S)
         while (left := self.pids()) and time.monotonic() < deadline:
             for pid in left:
                 kill(pid)
@@ -126,6 +129,22 @@ class Patient:
         """All processes of it that run."""
         variable = self._mark
         return machine.processes_with(variable, self._environ[variable])
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Whoever is told to end, by a scheduler or a closed terminal, leaves like after Ctrl-C: by an exception."""
+    signals = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    before = {signum: signal.signal(signum, _leave) for signum in signals}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _leave(signum: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + signum)
 
 
 def kill(pid: int) -> None:

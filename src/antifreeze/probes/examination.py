@@ -17,7 +17,7 @@ from pathlib import Path
 
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
 from antifreeze.hook import interpreter_flags, with_hook
-from antifreeze.probes.bounded import Patient
+from antifreeze.probes.bounded import Patient, ending_in_order
 from antifreeze.probes.gathering import read_trial
 from antifreeze.probes.observation import Observation
 from antifreeze.probes.patient import VARIABLE
@@ -43,7 +43,10 @@ class Options:
 
 def examine(command: Sequence[str], *, options: Options, progress: Callable[[str], None] = lambda said: None) -> Facts:
     """Run a script with its arguments, or `module:loader`; whatever happens, nothing of it is left."""
-    with tempfile.TemporaryDirectory(prefix="antifreeze-doctor-", ignore_cleanup_errors=True) as name:
+    with (
+        ending_in_order(),
+        tempfile.TemporaryDirectory(prefix="antifreeze-doctor-", ignore_cleanup_errors=True) as name,
+    ):
         directory = Path(name)
         began = time.monotonic()
         places = Places(base=_base_of(command), cwd=os.getcwd())
