@@ -27,9 +27,9 @@ def harm_of(case: Case, *kinds: str) -> Harm | None:
     suspects = [held for held in case.held if held.kind in kinds]
     if not suspects or not case.is_forked or case.num_workers < 1:
         return None
-    if any(trial.wrong for trial in case.trials if not trial.workers) or case.works_without_workers is False:
+    if case.works_without_workers is False:
         return None
-    wrong = [trial for trial in case.trials if trial.wrong and trial.workers > 1 and trial.engine == "torch"]
+    wrong = [trial for trial in case.trials if trial.wrong]
     failed = [trial for trial in raised_in(case, "fetch", "collate") if trial.workers]
     raised = failed[0].raised if failed else None
     held = _blamed(case, suspects, raised)

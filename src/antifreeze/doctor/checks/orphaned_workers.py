@@ -18,7 +18,7 @@ https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, of_sample
+from antifreeze.doctor.cases import Case, at, cases
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import as_stuck
@@ -72,13 +72,14 @@ def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:
 def _finding(left: tuple[Stuck, ...], *, evidence: str, number: int | None) -> Finding:
     place = next((each.place for each in left if each.place), None)
     sample = next((each.sample for each in left if each.sample), None)
+    at_sample = f" with sample {sample}" if sample is not None else ""
     pids = ", ".join(str(each.pid) for each in left[:8])
     return Finding(
         code=CODE,
         weight=Weight.CERTAIN,
         what=f"{len(left)} worker{'s' * (len(left) > 1)} lived on after the training process was killed",
         where=place,
-        why=f"torch's workers look for their parent between batches only; these were busy{at(place)}{of_sample(sample)}",
+        why=f"torch's workers look for their parent between batches only; these were busy{at(place)}{at_sample}",
         fix=(
             "antifreeze run {script}",
             f"kill {pids.replace(',', '')}" if number is None else "kill the whole process group: kill -9 -- -PGID",

@@ -85,4 +85,4 @@ def _examine(case: Case) -> list[Finding]:
 
 
 def _is_sending(raised: Raised) -> bool:
-    return raised.stage == "send" and is_users(raised)
+    return raised.stage == "send" and is_users(raised) and not raised.culprit.startswith("the exception ")
