@@ -239,7 +239,16 @@ SHEETS = {
         trial(0),
         source=source(
             datasets=(DatasetClass(name="Numbers", place=place(20), is_under_main_guard=True),),
-            loaders=(LoaderCall(place=place(28), arguments={"dataset": "Numbers()"}),),
+            loaders=(
+                LoaderCall(
+                    place=place(28),
+                    arguments={"dataset": "Numbers()"},
+                    workers=2,
+                    start_method="spawn",
+                    datasets=("Numbers",),
+                    guarded=(place(20, "class Numbers(Dataset):", "Numbers"),),
+                ),
+            ),
         ),
     ),
     "032_sample_cannot_be_pickled": facts(
@@ -288,8 +297,9 @@ SHEETS = {
         trial(0),
         source=source(
             has_main_guard=False,
-            loops=(LoaderLoop(place=place(31), is_module_level=True),),
-            loaders=(LoaderCall(place=place(29), is_module_level=True),),
+            loops=(LoaderLoop(place=place(31), loader=place(29), is_module_level=True),),
+            loaders=(LoaderCall(place=place(29), is_module_level=True, workers=2),),
+            start_method="spawn",
             start_methods=(place(17, 'mp.set_start_method("spawn", force=True)'),),
         ),
     ),
@@ -591,8 +601,18 @@ SHEETS = {
         written(same_seeds=True),
         *OTHERS,
         source=source(
-            worker_inits=(WorkerInit(name="init", place=place(28), seeds=(place(29),), seeds_from=("worker_id",)),),
-            loops=(LoaderLoop(place=place(37), epochs=place(35)),),
+            loaders=(LoaderCall(place=place(33), workers=2),),
+            worker_inits=(
+                WorkerInit(
+                    name="init",
+                    place=place(28),
+                    seeds=(place(29),),
+                    seeds_from=("worker_id",),
+                    is_fixed=True,
+                    used_by=(place(33),),
+                ),
+            ),
+            loops=(LoaderLoop(place=place(37), loader=place(33), epochs=place(35)),),
         ),
     ),
     "140_iterable_not_sharded": facts(
@@ -633,7 +653,10 @@ SHEETS = {
         written(first_batch_s=5.0, seconds=5.2, start_method="spawn"),
         trial(0),
         trial(2, engine="antifreeze"),
-        source=source(loops=(LoaderLoop(place=place(36), loader=place(31), epochs=place(33)),)),
+        source=source(
+            loaders=(LoaderCall(place=place(31), workers=2, start_method="spawn"),),
+            loops=(LoaderLoop(place=place(36), loader=place(31), epochs=place(33)),),
+        ),
     ),
     "172_many_small_tensors_slow": facts(
         loader(36, batch_size=16, samples=512, batches=32),
@@ -675,7 +698,8 @@ SHEETS = {
             datasets=(
                 dataset(19, sights=(Sight(kind="changes-self", what="self.bad", place=place(28), also=place(38)),)),
             ),
-            loops=(LoaderLoop(place=place(36)),),
+            loaders=(LoaderCall(place=place(36), workers=2, datasets=("Data",)),),
+            loops=(LoaderLoop(place=place(36), loader=place(36)),),
         ),
     ),
 }
