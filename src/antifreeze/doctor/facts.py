@@ -1,8 +1,8 @@
 """All that is known about a patient: frozen, plain, to and from JSON. Pure data.
 
-A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is frozen.
-Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not see, is None
-or empty, and a check that lacks a fact stays silent.
+A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is
+frozen. Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not
+see, is None or empty, and a check that lacks a fact stays silent.
 
 Paths of files are as the patient knows them; a `Place` shows them relative to the directory of the script.
 """
@@ -246,6 +246,12 @@ class Held:
     """Where the attribute is assigned."""
     is_deadly: bool = False
     """Whether our engine would not fork with it."""
+    why: str = ""
+    """What a fork does to it, where it is deadly."""
+    mode: str | None = None
+    """Of what was opened: `rb`, `w`."""
+    shares_position: bool = False
+    """Whether it reads a file at a position that all forked workers share and move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +319,8 @@ class Loader:
     """Names of the Python threads beside the main one."""
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
+    unseen: tuple[str, ...] = ()
+    """The fields above that could not be looked at, or not to their end in time."""
 
 
 # --- trials

@@ -101,8 +101,12 @@ class _Examination:
             time.sleep(LOOK_EVERY_S)
         if self._claimed is None and self._patient.exit_status() is None:
             self._stuck = tuple(picture(self._patient.pid, role="trainer", places=self._places))
+        self._turn_to_the_newest()
         if self._observation is not None:
             self._observation.conclude(exitcode=self._exitcode())
+        fault = self._directory / "fault"
+        if fault.exists():
+            self._progress(f"the examination went wrong inside the script: {fault.read_text()}")
         return Facts(run=self._run(), loaders=self._loaders(), trials=self._trials())
 
     def _is_over(self) -> bool:
@@ -116,15 +120,18 @@ class _Examination:
         if self._trainer is None:
             self._find_trainer()
             return
+        self._turn_to_the_newest()
+        if self._observation is not None:
+            self._observation.look()
+
+    def _turn_to_the_newest(self) -> None:
         newest = max(self._directory.glob("t[0-9]*/about"), default=None)
-        if newest is None:
+        if newest is None or (self._observation is not None and self._observation.directory == newest.parent):
             return
-        if self._observation is None or self._observation.directory != newest.parent:
-            if self._observation is not None:
-                self._observation.conclude()
-            self._observation = Observation(newest.parent, self._patient, self._places)
-            self._progress(self._observation.title)
-        self._observation.look()
+        if self._observation is not None:
+            self._observation.conclude()
+        self._observation = Observation(newest.parent, self._patient, self._places)
+        self._progress(self._observation.title)
 
     def _find_trainer(self) -> None:
         claim = self._directory / "claim"
@@ -183,9 +190,20 @@ class _Examination:
             trial = read_trial(directory, self._places)
             if trial is not None and purpose == "trial":
                 found.append(trial)
-            elif trial is not None and purpose == "orphans":
-                found = [replace(each, orphans=trial.orphans) if each.is_as_written else each for each in found]
+            elif trial is not None:
+                found = [_with(each, trial, purpose) for each in found]
         return tuple(found)
+
+
+def _with(trial: Trial, more: Trial, purpose: str) -> Trial:
+    """A trial with what was seen later, on another occasion, of the same loader."""
+    if trial.loader != more.loader:
+        return trial
+    if purpose == "orphans" and trial.is_as_written:
+        return replace(trial, orphans=more.orphans)
+    if purpose == "deadly" and trial.workers == 0 and more.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):
+        return replace(trial, outcome=more.outcome, raised=more.raised, deaths=more.deaths, stuck=more.stuck)
+    return trial
 
 
 def _runs(pid: int) -> bool:

@@ -110,7 +110,7 @@ class _Gathering:
             is_as_written=about["is_as_written"],
             start_method=about.get("start_method"),
             batches=driver.get("batches", self._batches_shown()),
-            samples=driver.get("samples") or self._samples(),
+            samples=driver.get("samples") or self._samples() or self._estimated_samples(),
             seconds=driver.get("last_s") or driver.get("ended") or self.outside.get("seconds", 0.0),
             first_batch_s=driver.get("first_batch_s"),
             is_whole_epoch=driver.get("is_whole_epoch", False),
@@ -241,6 +241,10 @@ class _Gathering:
     def _samples(self) -> int:
         return sum(notes.state.samples for notes in self.workers if notes.state)
 
+    def _estimated_samples(self) -> int:
+        """Of our engine, whose workers keep no such notes."""
+        return int(self.driver.get("batches", 0)) * (self.about.get("batch_size") or 0)
+
     def _sum(self, key: str) -> float | None:
         values = [notes.last(key) for notes in self.workers]
         known = [value for value in values if value is not None]
@@ -316,6 +320,8 @@ def crash_place(said: str, places: Places) -> Place | None:
     _, _, current = said.rpartition("Current thread")
     thread = re.split(r"\n\s*\n|\nThread ", current)[0]
     for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (.+)', thread):
+        if function == "_worker_loop":  # what follows is the stack that a forked worker has from its trainer
+            return None
         if places.is_users(file):
             return places.place(file, int(line), function)
     return None

@@ -17,18 +17,20 @@ from antifreeze.probes.bounded import Patient, ask, kill
 from antifreeze.probes.gathering import read_plain
 from antifreeze.probes.patient.notes import END_SIGNAL, State, read_events, read_state, write_whole
 from antifreeze.probes.places import Places
-from antifreeze.probes.stacks import library_of, main_stack
+from antifreeze.probes.stacks import library_of, main_stack, own_part
 from antifreeze.probes.watch import Look, Seen, Verdict, Watch
 
 # A trainer that is asked to end its trial does so at once, or is in native code for good.
 ANSWER_S = 3.0
-# torch gives each worker five seconds, one after the other; two of them are enough to see that.
-SHUTDOWN_S = 11.0
+# torch gives each worker that is stuck five seconds, one after the other; the first of them is enough to see that.
+SHUTDOWN_S = 6.0
 # A worker that takes so long for a sample is looked at, as long as nobody knows what will come of it.
 LONG_S = 2.0
 MOST_LONG = 4
 # Workers that wait for a dead trainer find out within their next look, those that are stuck never.
 ORPHANED_S = 1.5
+# Our engine gives a stuck worker some time before it helps itself.
+OUR_PATIENCE = 2.5
 FEWEST_LOOKS = 4
 MOST_CHARACTERS = 6000
 
@@ -41,7 +43,8 @@ class Observation:
         self._about = read_plain(directory / "about")
         self._patient = patient
         self._places = places
-        self._watch = Watch(began=time.monotonic())
+        is_ours = self._about["engine"] == "antifreeze"
+        self._watch = Watch(began=time.monotonic(), patience=OUR_PATIENCE if is_ours else 1.0)
         self._oom_kills = machine.oom_kills()
         self._outside: dict[str, Any] = {}
         self._asked: float | None = None
@@ -58,6 +61,8 @@ class Observation:
         about = self._about
         engine = "torch's loader" if about["engine"] == "torch" else "antifreeze"
         workers = {0: "no workers", 1: "1 worker"}.get(about["workers"], f"{about['workers']} workers")
+        if about["purpose"] == "deadly":
+            return "fetching once more what a worker did not survive"
         if about["purpose"] == "orphans":
             return "what becomes of the workers if the trainer is killed"
         return f"trying {engine}, {workers}" + (" (as written)" if about["is_as_written"] else "")
@@ -248,6 +253,8 @@ def picture(
     if facts is None:
         return
     stack = main_stack(pid)
+    if role == "worker":
+        stack = own_part(stack)
     frames, place = places.of_summaries(stack)
     seconds = max(0.0, time.monotonic() - since) if since is not None else 0.0
     yield Stuck(

@@ -41,6 +41,14 @@ def _spy() -> str | None:
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
+def own_part(stack: list[FrameSummary]) -> list[FrameSummary]:
+    """What a worker is at: the stack of a forked one goes on with that of its trainer."""
+    for place, frame in enumerate(stack):
+        if frame.name == "_worker_loop":
+            return stack[: place + 1]
+    return stack
+
+
 def library_of(stack: list[FrameSummary]) -> str:
     """The package, or the module of the standard library, that the innermost frame belongs to; empty: the user's own."""
     if not stack or is_users(stack[0].filename) or is_ours(stack[0].filename):

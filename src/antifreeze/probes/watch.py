@@ -60,10 +60,11 @@ class Look:
 
 
 class Watch:
-    """Over one trial."""
+    """Over one trial; `patience` stretches the time for which nothing may come."""
 
-    def __init__(self, *, began: float) -> None:
+    def __init__(self, *, began: float, patience: float = 1.0) -> None:
         self._since = began
+        self._times = patience
         self._progress: object = None
         self._cpu_s: dict[int, float] = {}
 
@@ -86,9 +87,9 @@ class Watch:
 
     def _patience(self, look: Look) -> float:
         if look.has_lost_results:
-            return LOST_S
+            return LOST_S * self._times
         has_begun = any(each.samples or each.batches for each in (look.trainer, *look.workers))
-        return BLOCKED_S if has_begun else FIRST_BLOCKED_S
+        return (BLOCKED_S if has_begun else FIRST_BLOCKED_S) * self._times
 
     def _computes(self, look: Look, quiet_s: float) -> bool:
         """Whether those whose turn it is have used a processor since the last progress."""

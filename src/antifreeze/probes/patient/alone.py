@@ -54,15 +54,15 @@ class Alone:
 
     # --- samples of a map-style dataset
 
-    def load(self, *, first: Sequence[str], not_yet: Sequence[str], seconds: float) -> None:
-        """Batches in the order of the sampler until the time is over; `first` are fetched before, `not_yet` not at all."""
+    def load(self, *, not_yet: Sequence[str], seconds: float) -> None:
+        """Batches in the order of the sampler until the time is over, without the samples `not_yet`."""
         self._deadline = time.monotonic() + seconds
         try:
             for batch in self._index_batches():
                 if time.monotonic() > self._deadline:
                     return
                 self._load_batch(batch, not_yet=not_yet)
-            self._drive.trip.is_whole_epoch = not not_yet
+            self._drive.trip.is_whole_epoch = True
         except Ended:
             self._drive.trip.is_ended = True
         except Exception as error:  # noqa: BLE001 - of the sampler: a fact
@@ -99,17 +99,13 @@ class Alone:
         return sample
 
     def fetch_named(self, names: Sequence[str]) -> None:
-        """Those samples that a worker died of or hung at: whoever watches may see the same happen here."""
+        """Single samples; an index that is a number can be told from its name, any other only by the sampler."""
         try:
             for name in names:
-                if name in self._indices:
-                    self.fetch(self._indices[name])
+                if name.lstrip("-").isdigit():
+                    self.fetch(int(name))
         except Ended:
             self._drive.trip.is_ended = True
-
-    def know(self, names: Sequence[str]) -> None:
-        """Indices that the sampler has not come to yet; those that are numbers can be told from their names."""
-        self._indices.update((name, int(name)) for name in names if name.isdigit() and name not in self._indices)
 
     def _note(self, name: str, index: Any, sample: Any, seconds: float) -> None:
         seen = self._seen
@@ -226,8 +222,8 @@ class Alone:
             fact = raised_fact(error, stage=stage, places=self._drive.places, sample=sample)
             self._drive.log.write(raised=asdict(fact))
 
-    def note(self) -> None:
-        """Write down all that is known so far; a later line counts more."""
+    def finish(self) -> None:
+        """Write down all that is known."""
         seen = self._seen
         warm_up = (
             seen.first_s - (seen.fetch_s - seen.first_s) / (seen.samples - 1)
@@ -243,11 +239,5 @@ class Alone:
             non_finite_samples=seen.non_finite,
             wrong=seen.wrong,
             warm_up_s=max(0.0, warm_up),
-            batches=self._drive.trip.batches,
-            last_s=self._drive.trip.last,
-            first_batch_s=self._drive.trip.first_batch_s,
-            is_whole_epoch=self._drive.trip.is_whole_epoch,
         )
-
-    def finish(self) -> None:
         self._drive.finish()

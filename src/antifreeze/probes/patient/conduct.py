@@ -26,6 +26,8 @@ from antifreeze.probes.places import Places
 RESERVE_S = 3.0
 ALONE_S = 4.0
 CURVE_S = 3.0
+# What our engine may need to help itself out of a hang.
+OURS_S = 10.0
 
 
 class Conduct:
@@ -59,7 +61,7 @@ class Conduct:
             for number, each in enumerate(others, start=1):
                 if self._has_time(2 * written.seconds + 5):
                     self._try_as_written(each, number)
-        self._try_alone_and_others(loader, written)
+        self._try_the_rest(loader, written)
 
     def _look_at(self, loader: Any, number: int, iterated_at: Place | None) -> None:
         try:
@@ -94,30 +96,46 @@ class Conduct:
             same = any(one[name] == other[name] for one, other in pairs for name in one if name in other)
             Log(str(first.directory / "driver.events")).write(same_seeds=same)
 
-    def _try_alone_and_others(self, loader: Any, written: Trial) -> None:
+    def _try_the_rest(self, loader: Any, written: Trial) -> None:
+        if any(death.locks_held for death in written.deaths):
+            return  # nobody can take these any more, and we would wait for them like anybody else
         failed, deadly = samples_to_blame(written)
-        is_stream = self._is_stream(loader)
-        are_locks_held = any(death.locks_held for death in written.deaths)
-        alone = None
-        if not are_locks_held and self._has_time(3):
-            drive = self._begin(loader, 0, workers=0)
-            alone = Alone(loader, drive, of_workers=contents_of(self._directory / "t01"))
-            alone.know([*failed, *deadly])
-            if not is_stream:
-                alone.fetch_named(failed)
-                alone.load(first=failed, not_yet=deadly, seconds=self._seconds(ALONE_S))
-            elif not deadly:
+        without = self._try_alone(loader, failed=failed, not_yet=deadly)
+        hangs = written.outcome is Outcome.HANG
+        if hangs and without.outcome is not Outcome.HANG:
+            self._try_deadly(loader, deadly)
+        if without.outcome is not Outcome.HANG:
+            self._try_others(loader, written)
+        if hangs and self._has_time(written.seconds + 4):
+            drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
+            drive.run(loader, self._iterate)
+        elif deadly:  # the last of all: it may be the end of this process
+            self._try_deadly(loader, deadly)
+
+    def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
+        drive = self._begin(loader, 0, workers=0)
+        alone = Alone(loader, drive, of_workers=contents_of(self._directory / "t01"))
+        if not self._is_stream(loader):
+            alone.fetch_named(failed)
+            alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
+        elif not not_yet:
+            alone.load_stream(seconds=self._seconds(ALONE_S))
+        alone.finish()
+        return self._read(drive)
+
+    def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
+        """In the trainer: whoever watches may see the same happen to it."""
+        if deadly and self._has_time(2):
+            alone = Alone(loader, self._begin(loader, 0, workers=0, purpose="deadly"), of_workers={})
+            if self._is_stream(loader):
                 alone.load_stream(seconds=self._seconds(ALONE_S))
-            alone.note()
-        if not deadly:
-            self._finish(alone)
-        self._try_others(loader, written)
-        if deadly:
-            self._try_the_deadly(loader, written, alone, deadly, is_stream=is_stream)
+            else:
+                alone.fetch_named(deadly)
+            alone.finish()
 
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
-        if self._has_time(needed + 10):
+        if self._has_time(needed + OURS_S):
             self._try_ours(loader)
         if written.outcome not in (Outcome.OK, Outcome.SLOW):
             return
@@ -140,20 +158,6 @@ class Conduct:
         finally:
             uninstall()
 
-    def _try_the_deadly(
-        self, loader: Any, written: Trial, alone: Alone | None, deadly: list[str], *, is_stream: bool
-    ) -> None:
-        if alone is not None and self._has_time(2):
-            if is_stream:
-                alone.load_stream(seconds=self._seconds(ALONE_S))
-            else:
-                alone.fetch_named(deadly)
-            alone.note()
-        self._finish(alone)
-        if written.outcome is Outcome.HANG and self._has_time(written.seconds + 4):
-            drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
-            drive.run(loader, self._iterate)
-
     # --- the parts of a trial
 
     def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
@@ -164,13 +168,10 @@ class Conduct:
         about = {
             "start_method": start_method_of(loader) if workers else None,
             "is_iterable": is_stream,
-            "batches_expected": None if is_stream else _length(loader),
+            "batch_size": loader.batch_size or 1,
+            "batches_expected": None if is_stream or not workers else _length(loader),
         }
         return Drive(order, directory=self._directory, places=self._places, about=about)
-
-    def _finish(self, alone: Alone | None) -> None:
-        if alone is not None:
-            alone.finish()
 
     def _read(self, drive: Drive) -> Trial:
         trial = read_trial(drive.directory, self._places)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from antifreeze.probes.places import Places
 
 # How long the first batch may take while something works.
 FIRST_BATCH_S = 20.0
+# The end of a worker is felt in the trainer before the worker is quite dead.
+DEATH_S = 0.5
 
 
 class Ended(BaseException):
@@ -38,6 +41,15 @@ def end_trial(signum: int, frame: Any) -> None:
         raise Ended
 
 
+def hush_dead_workers() -> None:
+    """Once a worker has died, torch raises wherever the trainer is whenever another one ends: not any more."""
+    from torch.utils.data._utils import signal_handling  # noqa: PLC0415 - torch's own, and not part of what it promises
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal_handling._SIGCHLD_handler_set = False  # the next loader puts it in again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
     """What is to be tried."""
@@ -48,7 +60,8 @@ class Order:
     workers: int
     is_as_written: bool = False
     purpose: str = "trial"
-    """`epoch` (only its start, to compare it with the first), `orphans` (the trainer will be killed)."""
+    """`epoch` (only its start, to compare it with the first), `deadly` (samples that a worker died of or hung at, in the
+    trainer), `orphans` (the trainer will be killed)."""
     seconds: float = 8.0
     """Of progress, after the first batch."""
     batches: int = 50
@@ -109,6 +122,7 @@ class Drive:
             except Ended:
                 self.trip.is_ended = True
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
+                hush_dead_workers()
                 self._note_failure(error, has_started=iterator is not None)
             self._note_exits(iterator)
             self._shut_down(iterator)
@@ -167,6 +181,8 @@ class Drive:
         """Which workers have ended, before anybody asked them to."""
         workers = getattr(iterator, "_workers", None)
         if isinstance(workers, list) and self.order.engine == "torch":
+            if self.trip.error is not None:
+                connection.wait([each.sentinel for each in workers], timeout=DEATH_S)
             self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
 
     def _shut_down(self, iterator: Any) -> None:

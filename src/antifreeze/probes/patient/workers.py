@@ -1,12 +1,13 @@
 """Watches torch's workers from inside: puts notes around each sample, and writes down what goes wrong and where.
 
 `WatchedLoop` takes the place of torch's worker loop in the trainer; all the rest happens in the worker, once it is there,
-and torch's own loop then runs in it. A spawned worker gets it with the pickled arguments, so nothing has to be installed there.
+and torch's own loop then runs in it. A spawned worker gets it with the pickled arguments: nothing is installed there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -55,6 +56,7 @@ class WatchedLoop:
         _watch_fetchers(journal)
         _watch_feeder(journal)
         _watch_exit(journal)
+        faulthandler.disable()  # the trainer's; torch puts its handlers there, and ours come on top of them
         loop(*bound.args)
         journal.leave()
 
