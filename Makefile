@@ -10,9 +10,8 @@
 
 PYTHON ?= python3
 ZOO ?= ../shared/zoo
-ZOO_CASES := shared-memory,file-descriptors,pickling,main-guard,fork-threads,fork-lock,fork-handle,worker-death,collate,$\
-	none-sample,memory-growth,orphans,shutdown,startup-cost,090,092,100,103,104,105,108,110,132,180,182
-ZOO_FIXES := 130,140,181
+# What `make zoo` is to do: SCORE="--only 07"; SCORE="--json docs/zoo.json", then SCORE=--page, writes docs/zoo.md.
+SCORE ?=
 # An index with builds of torch without CUDA, which is all that these targets need, where pip does not find one by itself.
 TORCH_INDEX ?=
 
@@ -87,14 +86,10 @@ bench-faults: $(BENCH_READY)
 bench-faults-page: $(BENCH_READY)
 	$(BIN)/python benchmarks/faults.py --page
 
-# All cases but one, 093, which asks for torch's own timeout= and gets it; the last four need a word of their user's: torch's own
-# result is silently wrong, or a failure is to be mended.
+# Every case on torch, under `antifreeze run` and before the doctor; about an hour, for what hangs is waited for.
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run" --slack 2 --only $(ZOO_CASES) && \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run --fix rng,shard,stale" --slack 2 \
-	        --only $(ZOO_FIXES) && \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run --retry 1" --slack 2 --only 101; \
+	    $(BIN)/python -m zoo.score --zoo "$(ZOO)" $(SCORE); \
 	else \
 	    echo "zoo: skipped, there is no $(ZOO)/drive.py; say where it is: make zoo ZOO=path/to/zoo"; \
 	fi

@@ -97,7 +97,7 @@ def test_annotations_are_all_that_is_on_stdout(capsys: pytest.CaptureFixture[str
         (["--facts", "no.json"], "no.json"),
         (["--facts", "train.py"], "cannot read facts"),
         (["--facts", "facts.json", "train.py"], "two patients"),
-        (["--static", "no.such:loader"], "no/such.py"),
+        (["--static", "no.such:loader"], "cannot find the module"),
         (["torchrun"], "one process"),
         (["--save", "no/where.json", "--facts", "facts.json"], "cannot write"),
     ],

@@ -9,10 +9,11 @@ from doctor.frozen import DOUBT, FROZEN, POOL
 
 def test_a_report_has_these_fields_and_no_others() -> None:
     report = json.loads(as_json(FROZEN, [POOL, DOUBT]))
-    assert list(report) == ["schema", "patient", "areas", "findings", "notes", "counts"]
+    assert list(report) == ["schema", "patient", "areas", "findings", "verdicts", "advice", "counts"]
     assert report["schema"] == 1
     assert report["patient"] == {"kind": "script", "command": "project/train.py --epochs 3", "was_run": True}
     assert report["counts"] == {"certain": 1, "likely": 0, "possible": 1}
+    assert [advice["loader"] for advice in report["advice"]] == [0]
     assert {"name": "loaders", "state": "bad", "text": "train.py:41, num_workers=2 freezes"} in report["areas"]
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antifreeze.cli.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import Outcome, run_bounded
 
 if TYPE_CHECKING:  # rich takes a tenth of a second, and `antifreeze run` does not need it
     from rich.console import Console
@@ -139,8 +141,9 @@ def show_doctor(console: Console) -> list[str]:
     headline(console, "4  A script that hangs on torch, and the doctor")
     say(console, f"the script  {SICK}")
     say(console, f"$ antifreeze doctor {SICK.name}")
-    with console.status(f"antifreeze doctor {SICK.name}"):
-        outcome = DOCTOR.run(str(SICK))
+    # What is installed is not the patient's own, and the doctor would look past it.
+    with console.status(f"antifreeze doctor {SICK.name}"), tempfile.TemporaryDirectory(prefix="antifreeze-") as folder:
+        outcome = DOCTOR.run(shutil.copy(SICK, folder))
     for line in outcome.stdout.splitlines():
         say(console, line)
     is_named = any(line.startswith(DISEASE) and "certain" in line for line in outcome.stdout.splitlines())

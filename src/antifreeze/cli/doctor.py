@@ -7,6 +7,7 @@ finding that is certain or likely, or a program that fails and we cannot say why
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import re
 import sys
@@ -16,13 +17,13 @@ from pathlib import Path
 from antifreeze.cli.run import check_runnable
 from antifreeze.cli.terminal import progress_on, put, wants_colour, width_of
 from antifreeze.codes import DISEASES
-from antifreeze.doctor.facts import Facts
+from antifreeze.doctor.facts import Facts, Machine, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.errors import ConfigError
 from antifreeze.settings import parse_span
 
 WITH_VALUE = {"--batches", "--timeout", "--select", "--ignore", "--format", "--save", "--facts"}
-BATCHES = 20
+BATCHES = 50
 TIMEOUT = "60s"
 LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 WILL_RUN = "runs {} up to its first batch (its side effects happen); --static only reads"
@@ -38,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "module; a process that is running. Without: the machine",
     )
     parser.add_argument("--static", action="store_true", help="read the source, run nothing")
-    parser.add_argument("--batches", metavar="N", default=str(BATCHES), help=f"per trial; {BATCHES} unless you say so")
+    parser.add_argument(
+        "--batches", metavar="N", default=str(BATCHES), help=f"per trial, if an epoch takes too long; {BATCHES}"
+    )
     parser.add_argument("--timeout", metavar="TIME", default=TIMEOUT, help=f"for all of it: 90s or 5m; {TIMEOUT}")
     parser.add_argument("--select", metavar="CODES", default="", help="these only: AF1,AF204")
     parser.add_argument("--ignore", metavar="CODES", default="", help="not these")
@@ -92,26 +95,41 @@ def facts_of(arguments: argparse.Namespace) -> Facts:
         from antifreeze.probes.processes import look_at_program
 
         return Facts(machine=look_at_machine(), processes=look_at_program(int(patient)))
-    if not is_loader_in_module(patient):
-        check_runnable(Path(patient))
     check_alone(patient, os.environ)
-    if arguments.static:
-        from antifreeze.probes.source import read_source
+    file = file_of_module(patient) if is_loader_in_module(patient) else Path(patient)
+    if file is not None:
+        check_runnable(file)
+    if not arguments.static:
+        return examined(arguments, file, look_at_machine())
+    if file is None:
+        raise ConfigError(
+            f"cannot find the module of {patient}",
+            where=str(Path.cwd()),
+            try_="antifreeze doctor from the directory that the module is in, or without --static",
+        )
+    announce(f"reads {patient} and runs nothing", arguments)
+    return Facts(machine=look_at_machine(), source=read(file))
 
-        announce(f"reads {patient} and runs nothing", arguments)
-        return Facts(machine=look_at_machine(), source=read_source(source_file(patient)))
-    return examined(arguments)
 
-
-def examined(arguments: argparse.Namespace) -> Facts:
+def examined(arguments: argparse.Namespace, file: Path | None, machine: Machine) -> Facts:
+    """What running it tells, together with what the source says."""
     from antifreeze.probes.examination import Options, examine
 
     options = Options(
         batches=positive(arguments.batches, "--batches"), timeout_s=parse_span(arguments.timeout, "--timeout")
     )
     announce(WILL_RUN.format(arguments.patient), arguments)
+    # Of a module in a package, lines read and lines run would be counted from different directories.
+    source = read(file) if file and (str(file) == arguments.patient or file.parent == Path()) else None
     with progress_on(sys.stderr) as progress:
-        return examine([arguments.patient, *arguments.script_arguments], options=options, progress=progress.show)
+        seen = examine([arguments.patient, *arguments.script_arguments], options=options, progress=progress.show)
+    return dataclasses.replace(seen, machine=machine, source=source)
+
+
+def read(file: Path) -> Source:
+    from antifreeze.probes.source import read_source
+
+    return dataclasses.replace(read_source(file), script=str(file))
 
 
 def announce(text: str, arguments: argparse.Namespace) -> None:
@@ -129,20 +147,10 @@ def is_loader_in_module(patient: str) -> bool:
     return re.fullmatch(r"[\w.]+:[\w.]+", patient) is not None and not Path(patient).exists()
 
 
-def source_file(patient: str) -> Path:
-    """The file to read; of a module, without importing the packages that it is in."""
-    if not is_loader_in_module(patient):
-        return Path(patient)
+def file_of_module(patient: str) -> Path | None:
+    """The file that `module:loader` is in, if it is below this directory; nothing is imported to find it."""
     inside = Path(*patient.partition(":")[0].split("."))
-    file = next((each for each in (inside.with_suffix(".py"), inside / "__init__.py") if each.exists()), None)
-    if file is not None:
-        return file
-    raise ConfigError(
-        f"cannot find the module of {patient}",
-        where=str(Path.cwd()),
-        why=f"there is no {inside}.py",
-        try_="antifreeze doctor from the directory that the module is in, or without --static",
-    )
+    return next((each for each in (inside.with_suffix(".py"), inside / "__init__.py") if each.exists()), None)
 
 
 def check_alone(patient: str, environ: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 A command is a module of this package, loaded only if it is the one: with `add_arguments(parser)`, `execute(arguments) ->
 exit status` and, if it takes a script, `WITH_VALUE`, its options that are followed by a value. An `AntifreezeError` that it
-raises is printed and ends with status 2.
+raises is printed and ends with status 2, as does a fault of our own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Collection, Sequence
 
 import antifreeze
@@ -74,6 +75,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # as of `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
         return ENDED_BY_PIPE
+    except Exception:  # whatever it is, it is a fault of ours, and not something found
+        traceback.print_exc()
+        print("antifreeze: this is a fault of antifreeze; please report it with the lines above", file=sys.stderr)
+        return 2
     return status
 
 

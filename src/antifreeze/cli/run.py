@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,10 +18,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from antifreeze.errors import ConfigError
+from antifreeze.hook import interpreter_flags, with_hook
 from antifreeze.settings import environment, mode, read_variable
 
 MODULE = "-m"
-BOOTSTRAP = Path(__file__).resolve().parents[1] / "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +120,6 @@ def check_hook_reaches_python() -> None:
             why="with -I or -E Python ignores PYTHONPATH, with -S it does not run sitecustomize; we need both",
             try_="antifreeze run, or python -m antifreeze run, without these flags",
         )
-
-
-def interpreter_flags() -> list[str]:
-    """The flags that this interpreter was started with (-W, -X, -O, -u …): meant for the script."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    is_unbuffered = getattr(sys.__stdout__, "write_through", False)
-    return [*flags, "-u"] if is_unbuffered else flags
-
-
-def with_hook(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which Python, and every Python started from it, runs our sitecustomize."""
-    others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(BOOTSTRAP)]
-    return {
-        # Workers of a clean stem must hash as the script does, or sets of strings have another order there.
-        "PYTHONHASHSEED": str(secrets.randbits(32) or 1),
-        **environ,
-        "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others]),
-    }
 
 
 def become(command: list[str], *, environ: Mapping[str, str]) -> NoReturn:

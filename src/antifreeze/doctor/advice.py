@@ -172,7 +172,8 @@ def _outcome(trial: Trial) -> str:
 
 
 def _place_of(trial: Trial) -> Place | None:
-    places = [trial.raised.place if trial.raised else None, *(each.place for each in (*trial.stuck, *trial.deaths))]
+    places = [trial.raised.place] if trial.raised else []
+    places += [stuck.place for stuck in trial.stuck] + [death.place for death in trial.deaths]
     return next((place for place in places if place), None)
 
 

@@ -10,9 +10,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, SlowSample, Stuck, Trial, WorkerMemory
+from antifreeze.doctor.facts import (
+    Facts,
+    Held,
+    Loader,
+    LoaderLoop,
+    Outcome,
+    Place,
+    Raised,
+    SlowSample,
+    Stuck,
+    Trial,
+    WorkerMemory,
+)
 from antifreeze.doctor.finding import Weight
 from antifreeze.doctor.pictures import as_trials
+from antifreeze.doctor.written import are_one
 
 CAME = (Outcome.OK, Outcome.SLOW)
 # What torch's loader says itself; no exception of the user's, whatever stage it surfaced in.
@@ -63,6 +76,14 @@ class Case:
     @property
     def held(self) -> tuple[Held, ...]:
         return self.loader.held if self.loader else ()
+
+    @property
+    def loop(self) -> LoaderLoop | None:
+        """The `for` loop over it; the only one there is, if it cannot be told."""
+        loops = self.facts.source.loops if self.facts.source else ()
+        built, iterated = (self.loader.built_at, self.loader.iterated_at) if self.loader else (None, None)
+        own = (each for each in loops if are_one(each.place, iterated) or are_one(each.loader, built))
+        return next(own, loops[0] if len(loops) == 1 else None)
 
     @property
     def slowest(self) -> SlowSample | None:

@@ -72,7 +72,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """`self.name = call(…)` in `__init__` of a dataset, or in a method that only `__init__` calls."""
+    """`self.name = call(…)` in `__init__` of a dataset or a method that only it calls; or in the body of the class."""
 
     name: str
     value: str
@@ -100,6 +100,8 @@ class Sight:
     also: Place | None = None
     """A second line that belongs to it: of `changes-self`, where the attribute is read outside of the class; of
     `returns-none-in-except`, the `except`."""
+    made_by: str = ""
+    """Of `lock-around-read`: the dotted name of what made the lock, `multiprocessing.Lock`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +130,22 @@ class LoaderCall:
 
     place: Place
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Keyword → its source text; positional arguments under torch's names for them."""
+    """Keyword → its source text; positional arguments under torch's names for them; `**` if there are others, unknown."""
     name: str | None = None
     """The variable that it is assigned to."""
     is_module_level: bool = False
     """Not in a function and not under a main guard."""
+    workers: int | None = None
+    """num_workers, where that is a constant, or a name for one, or left out."""
+    start_method: str | None = None
+    """Where its `multiprocessing_context` says so literally."""
+    datasets: tuple[str, ...] = ()
+    """The classes of the user's that its dataset is made of, those inside of Subset and the like included."""
+    guarded: tuple[Place, ...] = ()
+    """Definitions under a main guard that its workers need: the classes of its dataset, its collate_fn, its worker_init_fn;
+    their `function` is the name of what is defined."""
+    is_in_loop: bool = False
+    """Whether it is made anew in every turn of a loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +157,16 @@ class LoaderLoop:
     """The `DataLoader(…)` that it iterates, if that can be told."""
     is_module_level: bool = False
     """Not in a function and not under a main guard."""
+    called_from: Place | None = None
+    """The call at module level, under no main guard, that leads to the function that it is in."""
     kept: tuple[Place, ...] = ()
     """Lines that put (a part of) a batch, or a numpy view of it, into something that outlives the loop, without a copy."""
     breaks: tuple[Place, ...] = ()
     epochs: Place | None = None
     """The loop around it."""
     dataset_calls: tuple[Place, ...] = ()
-    """Calls in the loop around it, of methods on a dataset that change what is read per sample (`ds.set_epoch(epoch)`);
-    their `text` is the call."""
+    """Calls in the loop around it, of methods on its dataset that change what is read per sample (`ds.set_epoch(epoch)`),
+    and assignments of such attributes (`ds.epoch = epoch`); their `text` is the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +180,11 @@ class WorkerInit:
     seeds_from: tuple[str, ...] = ()
     """The dotted names and parameters that the seeds are made of: `worker_id`, `torch.initial_seed`, `base_seed`; nothing:
     constants only."""
+    is_fixed: bool | None = None
+    """Whether the seeds are made of nothing but constants and the number of the worker; None: also of names that say `seed`
+    and whose value is not known here."""
+    used_by: tuple[Place, ...] = ()
+    """The `DataLoader(…)` that it is given to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +199,11 @@ class Source:
     worker_inits: tuple[WorkerInit, ...] = ()
     start_methods: tuple[Place, ...] = ()
     """Calls of `set_start_method`; their `text` is the call."""
+    start_method: str | None = None
+    """That these calls set, if they agree on one."""
+    start_method_clashes: tuple[tuple[Place, ...], ...] = ()
+    """A call that fixes the start method, and a call of `set_start_method` that always comes after it, without `force`, and
+    without an `except` around it."""
     thread_settings: tuple[Place, ...] = ()
     """Calls that raise or set the number of threads (`torch.set_num_threads`, `cv2.setNumThreads`)."""
     has_main_guard: bool = False
@@ -221,6 +246,12 @@ class Held:
     """Where the attribute is assigned."""
     is_deadly: bool = False
     """Whether our engine would not fork with it."""
+    why: str = ""
+    """What a fork does to it, where it is deadly."""
+    mode: str | None = None
+    """Of what was opened: `rb`, `w`."""
+    shares_position: bool = False
+    """Whether it reads a file at a position that all forked workers share and move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +319,8 @@ class Loader:
     """Names of the Python threads beside the main one."""
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
+    unseen: tuple[str, ...] = ()
+    """The fields above that could not be looked at, or not to their end in time."""
 
 
 # --- trials
@@ -340,6 +373,7 @@ class Death:
     """A worker that ended before its work was done."""
 
     worker: int
+    """-1: the trainer itself."""
     pid: int
     exitcode: int | None
     """As multiprocessing gives it: negative for a signal."""
@@ -447,6 +481,8 @@ class Trial:
     non_finite: tuple[str, ...] = ()
     """Indices of samples with NaN or infinite values."""
     none_samples: tuple[str, ...] = ()
+    swallowed: Mapping[str, str] = field(default_factory=dict)
+    """Of None samples: index → what was raised and caught on the way, in a sentence, when it was fetched once more."""
     wrong: tuple[str, ...] = ()
     """Indices whose content differs from what the trainer itself gets, where that gets the same twice."""
     same_draws: tuple[str, ...] = ()
@@ -466,6 +502,9 @@ class Run:
     command: str
     outcome: Outcome
     reached_a_loader: bool = False
+    """Whether it iterated one, with workers or without."""
+    is_trainer_a_child: bool | None = None
+    """Whether the process that iterates it was started by the script, and is not the script itself."""
     exitcode: int | None = None
     seconds: float = 0.0
     raised: Raised | None = None

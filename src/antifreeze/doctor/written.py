@@ -1,75 +1,107 @@
-"""What checks ask the source: which loop, call and class belong to a loader. Pure."""
+"""A loader as it is written and as it is alive, together: what is known from either. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, LoaderLoop, Place, Source
+from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, LoaderLoop, Place, Trial
 
-_METHODS = re.compile(r"\b(spawn|forkserver|fork)\b")
+# Start methods with which workers import the script again, and receive the dataset as a pickle.
+IMPORTING = ("spawn", "forkserver")
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A dataset class, and a loader over it as the source has it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One loader of the patient."""
 
-    dataset: DatasetClass
-    call: LoaderCall
-    source: Source
+    facts: Facts
+    call: LoaderCall | None = None
+    """None: it is made where we have not read."""
+    live: Loader | None = None
+    """None: it was not iterated, or nothing was run."""
+
+    @property
+    def place(self) -> Place | None:
+        return self.call.place if self.call else self.live.built_at if self.live else None
+
+    @property
+    def number(self) -> int | None:
+        return None if self.live is None else self.live.number
+
+    @property
+    def workers(self) -> int | None:
+        if self.live is not None:
+            return self.live.num_workers
+        return self.call.workers if self.call else None
+
+    @property
+    def is_persistent(self) -> bool | None:
+        if self.live is not None:
+            return self.live.persistent_workers
+        if self.call is None or "**" in self.call.arguments:
+            return None
+        written = self.call.arguments.get("persistent_workers", "False")
+        return {"True": True, "False": False}.get(written)
 
     @property
     def start_method(self) -> str | None:
-        return written_start_method(self.source, self.call)
+        """That its workers are started with: seen, written in its call, set by the script, or Python's default here."""
+        if self.live is not None and self.live.start_method is not None:
+            return self.live.start_method
+        source = self.facts.source
+        if self.call is not None and self.call.start_method is not None:
+            return self.call.start_method
+        if source is not None and source.start_methods:
+            return source.start_method
+        if self.call is not None and {"multiprocessing_context", "**"} & set(self.call.arguments):
+            return None
+        return self.facts.machine.start_method if self.facts.machine else None
 
     @property
-    def num_workers(self) -> int | None:
-        """None: it is not a plain number."""
-        return number(self.call.arguments.get("num_workers", "0"))
+    def imports_again(self) -> bool:
+        """Whether its workers import the script again."""
+        return self.start_method in IMPORTING and self.workers != 0
+
+    @property
+    def loops(self) -> tuple[LoaderLoop, ...]:
+        source = self.facts.source
+        return tuple(each for each in source.loops if are_one(each.loader, self.place)) if source else ()
+
+    @property
+    def datasets(self) -> tuple[DatasetClass, ...]:
+        """Classes of the user's that it takes its samples from."""
+        source = self.facts.source
+        names = {*(self.call.datasets if self.call else ()), _last(self.live.dataset) if self.live else ""}
+        return tuple(each for each in source.datasets if each.name in names) if source else ()
+
+    @property
+    def trial(self) -> Trial | None:
+        """The trial of torch's loader just as the script has it."""
+        return None if self.live is None else self.facts.as_written(self.live.number)
 
 
-def pairs(facts: Facts) -> Iterator[Pair]:
-    """Of a program that was only read; where it was run, the live objects tell more."""
-    if facts.source is None or facts.loaders or facts.trials:
-        return
-    for call in facts.source.loaders:
-        datasets = classes_of(facts.source, call)
-        yield from (Pair(dataset, call, facts.source) for dataset in datasets)
+def written_loaders(facts: Facts) -> list[Written]:
+    """All loaders: those that were caught alive, with their calls where these are known, and those only read of."""
+    calls = facts.source.loaders if facts.source else ()
+    alive = [
+        Written(facts=facts, live=live, call=next((each for each in calls if are_one(each.place, live.built_at)), None))
+        for live in facts.loaders
+    ]
+    caught = [each.call for each in alive]
+    return [*alive, *(Written(facts=facts, call=call) for call in calls if call not in caught)]
 
 
-def classes_of(source: Source, call: LoaderCall) -> list[DatasetClass]:
-    """The classes that the call may be given; one that is named there, or else the only one there is."""
-    text = call.arguments.get("dataset", "")
-    named = [dataset for dataset in source.datasets if re.search(rf"\b{re.escape(dataset.name)}\b", text)]
-    return named or (list(source.datasets) if len(source.datasets) == 1 else [])
+def are_one(one: Place | None, other: Place | None) -> bool:
+    """Whether two places are the same line."""
+    return one is not None and other is not None and str(one) == str(other)
 
 
-def written_start_method(source: Source, call: LoaderCall) -> str | None:
-    """That the source asks for; None: it leaves it to Python."""
-    texts = [call.arguments.get("multiprocessing_context", ""), *(place.text for place in source.start_methods)]
-    return next((found[1] for text in texts if (found := _METHODS.search(text))), None)
+def speed(trial: Trial) -> float | None:
+    """Samples per second, once the workers had started."""
+    if trial.first_batch_s is None or trial.batches < 2 or trial.seconds <= trial.first_batch_s:
+        return None
+    return trial.samples * (trial.batches - 1) / trial.batches / (trial.seconds - trial.first_batch_s)
 
 
-def number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,6}", text.strip()) else None
-
-
-def has_workers(pair: Pair, *, more_than: int = 0) -> bool | None:
-    """None: it cannot be told from the source."""
-    count = pair.num_workers
-    return None if count is None else count > more_than
-
-
-def loop_of(facts: Facts, loader: Loader | None) -> LoaderLoop | None:
-    """The `for` loop over a loader; the only one there is, if it cannot be told."""
-    loops = facts.source.loops if facts.source else ()
-    if loader is not None:
-        for loop in loops:
-            if _is_same(loop.place, loader.iterated_at) or _is_same(loop.loader, loader.built_at):
-                return loop
-    return loops[0] if len(loops) == 1 else None
-
-
-def _is_same(one: Place | None, other: Place | None) -> bool:
-    return one is not None and other is not None and (one.file, one.line) == (other.file, other.line)
+def _last(dotted: str) -> str:
+    return dotted.rpartition(".")[2]

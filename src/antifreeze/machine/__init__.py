@@ -32,6 +32,7 @@ from antifreeze.machine.mappings import (
     mapped_files,
     memory_since,
     own_bytes,
+    private_bytes,
     private_mappings,
 )
 from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills
@@ -43,12 +44,12 @@ from antifreeze.machine.own import (
     open_again,
     path_of,
     started_with,
-    thread_names,
     umask,
     waited_for_processor_s,
 )
-from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts
+from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts, processes_with
 from antifreeze.machine.rights import Rights, catches, rights_over
+from antifreeze.machine.threads import files_waited_in, thread_names
 from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, peer_of, wait_of
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "environment_of",
     "facts_of_groups",
     "faulted_bytes",
+    "files_waited_in",
     "give_own_offsets",
     "has_mapped",
     "has_open",
@@ -91,8 +93,10 @@ __all__ = [
     "own_bytes",
     "path_of",
     "peer_of",
+    "private_bytes",
     "private_mappings",
     "process_facts",
+    "processes_with",
     "ptrace_scope",
     "resident_bytes",
     "rights_over",

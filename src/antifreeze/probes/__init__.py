@@ -1,1 +1,1 @@
-"""What the doctor asks with: each probe looks in one place, and gives facts."""
+"""Ask the machine, the source, the live objects and running programs, and write down what they say as facts."""

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import Case, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Obstacle, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Pair, has_workers, pairs
+from antifreeze.doctor.unrun import Pair, pairs
 
 CODE = "AF301"
 BY_PICKLE = ("spawn", "forkserver")
@@ -138,7 +138,7 @@ def _forks(case: Case) -> tuple[str, ...]:
 
 def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
-        if pair.start_method in BY_PICKLE and has_workers(pair) is not False:
+        if pair.start_method in BY_PICKLE and pair.has_workers() is not False:
             yield from _refused(pair)
 
 
@@ -162,7 +162,8 @@ def _from_source(pair: Pair, path: str, what: str, place: Place) -> Finding:
         weight=Weight.LIKELY,
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,
-        why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by {pair.start_method}, which "
+        why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by "
+        f"{pair.start_method}, which "
         "pickles the dataset",
         fix=("antifreeze run {script}", _remedy(what)),
         evidence=("as the source has it",),

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import Case, cases, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import has_workers, pairs
+from antifreeze.doctor.unrun import pairs
 
 CODE = "AF501"
 MAKES = (
@@ -81,7 +81,7 @@ def _examine(case: Case) -> list[Finding]:
 
 def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
-        if has_workers(pair, more_than=1) is False:
+        if pair.has_workers(more_than=1) is False:
             continue
         # Who asks which worker it is, or has an init function, may seed it anew there.
         may_seed = pair.dataset.asks_for_worker_info is not False or "worker_init_fn" in pair.call.arguments
@@ -92,7 +92,8 @@ def _written(facts: Facts) -> Iterator[Finding]:
                     weight=Weight.POSSIBLE if may_seed else Weight.LIKELY,
                     what="all workers would draw the same random numbers, and begin with them again in every epoch",
                     where=each.place,
-                    why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each worker of the "
+                    why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each "
+                    "worker of the "
                     f"loader at {pair.call.place} has a copy in the same state",
                     fix=FIX,
                     evidence=("as the source has it",),

@@ -66,7 +66,8 @@ def _examine(case: Case) -> list[Finding]:
             weight=Weight.CERTAIN if raised else Weight.LIKELY,
             what="a worker cannot use the GPU: the training process had opened it before the worker was forked",
             where=place or case.built_at,
-            why=f"CUDA was initialised in the training process{held}, and a worker uses it{at(raised.place if raised else None)}",
+            why=f"CUDA was initialised in the training process{held}, and a worker uses "
+            f"it{at(raised.place if raised else None)}",
             fix=(
                 'keep samples on the CPU, and move whole batches: batch.to("cuda", non_blocking=True)',
                 'DataLoader(…, multiprocessing_context="spawn")',

@@ -23,7 +23,6 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, cases
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Machine, Outcome, Place, Raised, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import loop_of
 
 CODE = "AF203"
 MESSAGES = ("Too many open files", "received 0 items of ancdata")
@@ -61,7 +60,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(case: Case) -> list[Finding]:
-    loop = loop_of(case.facts, case.loader)
+    loop = case.loop
     kept = loop.kept if loop else ()
     limit = case.facts.machine.descriptors_soft if case.facts.machine else None
     is_seen = any(_says_it(trial) for trial in case.trials if trial.engine == "torch")

@@ -71,7 +71,7 @@ def _examine(case: Case) -> list[Finding]:
     seen = list(stuck_in(case, Wait.THREAD))
     if not seen or not case.is_forked:
         return []
-    trial, stuck = seen[0]
+    _, stuck = seen[0]
     if _has_threads(case, stuck):
         return []
     pool = _pool(case, stuck)
@@ -83,11 +83,11 @@ def _examine(case: Case) -> list[Finding]:
             weight=case.sure(is_proven=is_proven) if pool or case.is_live else Weight.POSSIBLE,
             what=never_returned(stuck, case),
             where=stuck.place,
-            why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork copies none",
+            why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
+            "copies none",
             fix=(
                 "antifreeze run {script}",
-                "make the pool in each worker: self.pool = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), "
-                "then self.pool().map(…)",
+                "in each worker: self.pool = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then self.pool().map(…)",
                 'DataLoader(…, multiprocessing_context="forkserver")',
             ),
             evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),

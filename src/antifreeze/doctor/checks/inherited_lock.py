@@ -83,7 +83,8 @@ def _examine(case: Case) -> list[Finding]:
             weight=case.sure(is_proven=is_proven),
             what=never_returned(stuck, case),
             where=stuck.place,
-            why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the training process",
+            why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
+            "training process",
             fix=(
                 "antifreeze run {script}",
                 "make the lock in each worker: self.lock = antifreeze.per_worker(threading.Lock), then with self.lock():",

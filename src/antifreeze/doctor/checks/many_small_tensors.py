@@ -78,7 +78,8 @@ def _examine(case: Case) -> list[Finding]:
             what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {with_workers[0].workers} of them, "
             f"{1000 * fast:.1f} ms without",
             where=case.built_at,
-            why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a piece of shared "
+            why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
+            "piece of shared "
             "memory of its own",
             fix=(
                 "antifreeze run {script}",

@@ -44,10 +44,12 @@ def examine(facts: Facts) -> list[Finding]:
             Finding(
                 code=CODE,
                 weight=Weight.LIKELY if is_few else Weight.POSSIBLE,
-                what=f"sample{'s' * (len(bad) > 1)} {', '.join(bad[:5])} hold{'s' * (len(bad) == 1)} NaN or infinite numbers, "
+                what=f"sample{'s' * (len(bad) > 1)} {', '.join(bad[:5])} hold{'s' * (len(bad) == 1)} NaN or infinite "
+                "numbers, "
                 "which can spoil the whole training",
                 where=case.loader.dataset_at if case.loader else None,
-                why=f"{len(bad):,} of {trial.samples:,} samples of {(case.loader.dataset if case.loader else '') or 'the dataset'} "
+                why=f"{len(bad):,} of {trial.samples:,} samples of "
+                f"{(case.loader.dataset if case.loader else '') or 'the dataset'} "
                 "are not finite",
                 fix=(
                     f"look at sample {bad[0]}: torch.isfinite(x).all()",

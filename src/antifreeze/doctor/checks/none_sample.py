@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import CAME, Case, at, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import has_workers, pairs
+from antifreeze.doctor.unrun import pairs
 
 CODE = "AF329"
 
@@ -113,7 +113,7 @@ def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
         sight = next((each for each in pair.dataset.sights if each.kind == "returns-none-in-except"), None)
         has_own_collate = "collate_fn" in pair.call.arguments
-        if sight is None or has_own_collate or has_workers(pair) is False or sight.place in seen:
+        if sight is None or has_own_collate or pair.has_workers() is False or sight.place in seen:
             continue
         seen.add(sight.place)
         yield Finding(
@@ -121,7 +121,8 @@ def _written(facts: Facts) -> Iterator[Finding]:
             weight=Weight.POSSIBLE,
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,
-            why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and the loader at "
+            why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
+            "the loader at "
             f"{pair.call.place} has no collate_fn that would drop it",
             fix=(
                 "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",

@@ -51,7 +51,8 @@ def examine(facts: Facts) -> list[Finding]:
                 weight=Weight.CERTAIN,
                 what=f"sample {death.sample} ends every worker that loads it",
                 where=death.place,
-                why=f"loading it was {end_of(death)}{at(death.place)} in {count} trials: the sample, or the code that reads it, "
+                why=f"loading it was {end_of(death)}{at(death.place)} in {count} trials: the sample, or the code "
+                "that reads it, "
                 "is to blame, and not the loader",
                 fix=(
                     f"remove or repair sample {death.sample}",

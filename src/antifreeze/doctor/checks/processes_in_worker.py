@@ -31,7 +31,7 @@ from antifreeze.doctor.facts import (
     Trial,
 )
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import has_workers, pairs
+from antifreeze.doctor.unrun import pairs
 
 CODE = "AF328"
 MESSAGE = "daemonic processes are not allowed to have children"
@@ -85,7 +85,7 @@ def _tried(facts: Facts) -> Iterator[Finding]:
 def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
         sight = next((each for each in pair.dataset.sights if each.kind == "process-pool"), None)
-        is_tried = has_workers(pair)
+        is_tried = pair.has_workers()
         if sight is None or is_tried is False:
             continue
         yield Finding(

@@ -63,10 +63,11 @@ def examine(facts: Facts) -> list[Finding]:
                 weight=Weight.LIKELY if is_passing else Weight.POSSIBLE,
                 what=f"sample {raised.sample} failed once, and loaded well when it was tried again",
                 where=raised.place,
-                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; torch ends the epoch at the first error",
+                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; torch ends the epoch at the "
+                "first error",
                 fix=(
                     "antifreeze run --retry 2 {script}",
-                    f"try again in the dataset: except {raised.type.rpartition('.')[2]}: time.sleep(1), then read once more",
+                    f"read once more in the dataset: except {raised.type.rpartition('.')[2]}: time.sleep(1) …",
                 ),
                 evidence=(case.counted(failed), f"sample {raised.sample} loaded in another trial"),
                 loader=case.number,

@@ -46,7 +46,8 @@ def examine(facts: Facts) -> list[Finding]:
                 weight=Weight.CERTAIN,
                 what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",
                 where=raised.place or case.built_at,
-                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training process, ahead "
+                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training "
+                "process, ahead "
                 "of the workers",
                 fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
                 evidence=(case.counted(failed),),

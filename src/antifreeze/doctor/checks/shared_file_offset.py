@@ -29,7 +29,7 @@ from antifreeze.doctor.cases import Case, at, cases, whose
 from antifreeze.doctor.facts import Assignment, Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import harm_of
-from antifreeze.doctor.written import Pair, has_workers, pairs
+from antifreeze.doctor.unrun import Pair, pairs
 
 CODE = "AF307"
 KINDS = ("file", "archive", "hdf5")
@@ -148,7 +148,7 @@ def _assignment(case: Case, held: Held) -> Assignment | None:
 
 def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
-        if pair.start_method in (None, "fork") and has_workers(pair, more_than=1) is not False:
+        if pair.start_method in (None, "fork") and pair.has_workers(more_than=1) is not False:
             yield from _moved(pair)
 
 
@@ -160,7 +160,8 @@ def _moved(pair: Pair) -> Iterator[Finding]:
             yield _finding(
                 f"dataset.{each.name}",
                 weight=Weight.POSSIBLE,
-                why=f"dataset.{each.name} is opened at {each.place} and used at {each.used_at or pair.dataset.place}; forked "
+                why=f"dataset.{each.name} is opened at {each.place} and used at "
+                f"{each.used_at or pair.dataset.place}; forked "
                 "workers share it, with one position for all",
                 place=each.place,
                 evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),

@@ -21,7 +21,6 @@ from antifreeze.doctor.cases import Case, cases
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import is_at_work
-from antifreeze.doctor.written import loop_of
 
 CODE = "AF405"
 # torch waits 5 s for a worker (MP_STATUS_CHECK_INTERVAL); less is ordinary work being finished.
@@ -61,7 +60,7 @@ def _examine(case: Case) -> list[Finding]:
     if not slow:
         return []
     trial = slow[0]
-    loop = loop_of(case.facts, case.loader)
+    loop = case.loop
     leaves = loop.breaks if loop else ()
     if not leaves and trial.outcome is Outcome.HANG:  # who hangs is not shut down slowly
         return []

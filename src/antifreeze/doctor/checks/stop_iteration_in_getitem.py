@@ -64,7 +64,8 @@ def _examine(case: Case) -> list[Finding]:
             weight=Weight.CERTAIN if raising and short else Weight.LIKELY if raising else Weight.POSSIBLE,
             what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
             where=place,
-            why=f"StopIteration is raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of "
+            why="StopIteration is "
+            f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of "
             "a loader it means that the epoch is over",
             fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
             evidence=(case.counted(raising or short),),

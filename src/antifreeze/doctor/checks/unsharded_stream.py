@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import Case, cases
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import has_workers, pairs
+from antifreeze.doctor.unrun import pairs
 
 CODE = "AF502"
 FIX = (
@@ -89,7 +89,7 @@ def _examine(case: Case) -> list[Finding]:
 
 def _written(facts: Facts) -> Iterator[Finding]:
     for pair in pairs(facts):
-        several = has_workers(pair, more_than=1)
+        several = pair.has_workers(more_than=1)
         if not pair.dataset.is_iterable or pair.dataset.asks_for_worker_info is not False or several is False:
             continue
         may_shard = "worker_init_fn" in pair.call.arguments

@@ -23,7 +23,7 @@ from antifreeze.doctor.cases import Case, at, cases, last_line
 from antifreeze.doctor.deaths import deaths_in, end_of, is_at_birth, is_exit, of_worker
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import pairs
+from antifreeze.doctor.unrun import pairs
 
 CODE = "AF314"
 

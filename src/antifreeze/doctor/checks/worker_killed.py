@@ -51,7 +51,7 @@ def _examine(case: Case) -> list[Finding]:
     ]
     if not killed:
         return []
-    trial, death = next(((t, d) for t, d in killed if d.is_oom), killed[0])
+    death = next((each for _, each in killed if each.is_oom), killed[0][1])
     return [
         Finding(
             code=CODE,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from antifreeze.codes import DISEASES
+from antifreeze.doctor.advice import advise, verdicts
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.render.areas import Mark, areas_of
 from antifreeze.doctor.render.github import LEVELS
-from antifreeze.doctor.render.notes import notes_of
 from antifreeze.doctor.render.words import command_of, filled, fixes, path_of, sureness
 
 SCHEMA = 1
@@ -26,7 +27,8 @@ def as_json(facts: Facts, findings: Sequence[Finding]) -> str:
             {"name": area.name, "state": _STATES[area.mark], "text": area.text} for area in areas_of(facts, findings)
         ],
         "findings": [_finding(finding, facts) for finding in findings],
-        "notes": [{"kind": kind, "text": text} for kind, text in notes_of(facts, findings)],
+        "verdicts": verdicts(facts, findings),
+        "advice": [dataclasses.asdict(advice) for advice in advise(facts)],
         "counts": sureness(findings),
     }
     return json.dumps(report, indent=2, ensure_ascii=False)

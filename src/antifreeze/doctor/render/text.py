@@ -10,11 +10,12 @@ from antifreeze.codes import named
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.areas import Area, Mark, areas_of
-from antifreeze.doctor.render.notes import notes_of
+from antifreeze.doctor.render.notes import Note, notes_of
 from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, sureness
 
 MARGIN = "  "
 LABEL = 7
+NOTE_LABEL = 13
 # Where the weight of a finding stands, if its name leaves room.
 COLUMN = 54
 NARROWEST = 40
@@ -46,7 +47,7 @@ def as_text(facts: Facts, findings: Sequence[Finding], *, look: Look) -> str:
     blocks = ["\n".join(_areas(areas_of(facts, findings), look, is_machine=not has_program(facts)))]
     blocks += [as_block(finding, facts, look=look) for finding in findings]
     if notes := notes_of(facts, findings):
-        blocks.append("\n".join(_wrapped(f"{look.paint(label, 'bold')}  ", text, look) for label, text in notes))
+        blocks.append("\n".join(line for note in notes for line in _note(note, look)))
     if look.is_verbose:
         blocks += _last_words(facts, look)
     blocks.append(_last_line(facts, findings, look))
@@ -119,20 +120,25 @@ def _whereabouts(finding: Finding, facts: Facts) -> str:
 
 
 def _row(label: str, text: str, look: Look) -> str:
-    return _wrapped(f"{MARGIN}{label:<{LABEL}}", text, look)
+    return _wrapped(f"{MARGIN}{label:<{LABEL}}", text, look, margin=len(MARGIN) + LABEL)
 
 
-def _wrapped(beginning: str, text: str, look: Look) -> str:
+def _wrapped(beginning: str, text: str, look: Look, *, margin: int) -> str:
     """Prose to the width of the terminal; what follows the first line stands under it."""
     if look.width is None:
         return f"{beginning}{text}"
-    margin = " " * (len(MARGIN) + LABEL)
-    width = max(look.width - len(margin), NARROWEST)
+    width = max(look.width - margin, NARROWEST)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    return beginning + f"\n{margin}".join(lines)
+    return beginning + f"\n{' ' * margin}".join(lines)
 
 
 # --- the end
+
+
+def _note(note: Note, look: Look) -> Iterator[str]:
+    label = f"{note.kind:<{NOTE_LABEL}}"
+    yield _wrapped(look.paint(label, "bold"), note.text, look, margin=NOTE_LABEL)
+    yield from (f"{' ' * NOTE_LABEL}{line}" for line in note.lines)
 
 
 def _last_words(facts: Facts, look: Look) -> list[str]:

@@ -46,7 +46,7 @@ def command_of(facts: Facts) -> str:
 
 def path_of(place: Place, facts: Facts) -> str:
     """The file from where the command was given; a `Place` counts from the directory of the script."""
-    script = facts.source.script if facts.source is not None else ""
+    script = facts.source.script if facts.source is not None else command_of(facts).partition(" ")[0]
     return posixpath.join(posixpath.dirname(script), place.file)
 
 

@@ -1,0 +1,105 @@
+"""worker_init_fn gives the workers the same seeds in every epoch.
+
+What happens: torch seeds random, numpy and torch in every worker, differently for every worker and epoch. A
+worker_init_fn such as `lambda worker_id: np.random.seed(worker_id)`, once the cure for an older torch, overrides that.
+It runs whenever workers start, that is, for every epoch: all epochs then draw the same numbers, and every sample is
+augmented in the same way again.
+
+How we know: the seeds are made of nothing but the number of the worker and constants, and the loader is iterated for
+several epochs; or a trial of two epochs, in which workers began with the same state.
+
+What to do: drop the worker_init_fn; or seed from what torch chose: `np.random.seed(torch.initial_seed() % 2**32)`. For
+runs that can be repeated, seed once in the main process: `torch.manual_seed(0)`, or `DataLoader(…, generator=…)`.
+
+Looks like: AF501 copied-generator, where the dataset has a generator of its own; AF503 stale-dataset.
+
+Read on: https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader,
+https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-loading
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.facts import Facts, LoaderCall, LoaderLoop, Place, Source, WorkerInit
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.written import Written, are_one, written_loaders
+
+CODE = "AF505"
+
+_CALL = LoaderCall(place=Place("train.py", 33), workers=2)
+
+
+def _facts(init: WorkerInit) -> Facts:
+    loop = LoaderLoop(place=Place("train.py", 37), loader=_CALL.place, epochs=Place("train.py", 35))
+    return Facts(source=Source(script="train.py", loaders=(_CALL,), loops=(loop,), worker_inits=(init,)))
+
+
+SICK = _facts(
+    WorkerInit(
+        name="init",
+        place=Place("train.py", 28),
+        seeds=(Place("train.py", 29),),
+        seeds_from=("worker_id",),
+        is_fixed=True,
+        used_by=(_CALL.place,),
+    )
+)
+HEALTHY = _facts(
+    WorkerInit(
+        name="init",
+        place=Place("train.py", 28),
+        seeds=(Place("train.py", 29),),
+        seeds_from=("torch.initial_seed",),
+        is_fixed=False,
+        used_by=(_CALL.place,),
+    )
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for each in written_loaders(facts) for finding in _examine(each)]
+
+
+def _examine(loader: Written) -> list[Finding]:
+    init = _init(loader)
+    trial = loader.trial
+    is_seen = trial is not None and bool(trial.same_seeds)
+    has_init = init is not None or (loader.live is not None and loader.live.worker_init_at is not None)
+    if is_seen and has_init:
+        return [_finding(loader, init, Weight.CERTAIN)]
+    is_refuted = trial is not None and trial.same_seeds is False
+    # Persistent workers run it once: their epochs differ.
+    if init is None or init.is_fixed is False or is_refuted or loader.workers == 0 or loader.is_persistent:
+        return []
+    has_epochs = any(loop.epochs for loop in loader.loops)
+    return [
+        _finding(loader, init, Weight.LIKELY if init.is_fixed and has_epochs and loader.workers else Weight.POSSIBLE)
+    ]
+
+
+def _init(loader: Written) -> WorkerInit | None:
+    """The function of its call, if that seeds anything."""
+    source = loader.facts.source
+    inits = [] if source is None else [each for each in source.worker_inits if each.seeds]
+    return next((each for each in inits if any(are_one(place, loader.place) for place in each.used_by)), None)
+
+
+def _finding(loader: Written, init: WorkerInit | None, weight: Weight) -> Finding:
+    where = init.seeds[0] if init else loader.live.worker_init_at if loader.live else None
+    name = init.name if init else "worker_init_fn"
+    of = f" from {' and '.join(init.seeds_from)}" if init and init.seeds_from else ""
+    return Finding(
+        code=CODE,
+        weight=weight,
+        what="every epoch draws the same random numbers again",
+        where=where,
+        why=f"{name} seeds the workers{of} alone, and it runs again in every epoch; so it undoes torch's own seeding, "
+        "which differs from epoch to epoch",
+        fix=(
+            "drop the worker_init_fn: torch seeds random, numpy and torch in every worker",
+            "np.random.seed(torch.initial_seed() % 2**32)",
+        ),
+        evidence=("reproduced: workers of two epochs began with the same random state",)
+        if weight is Weight.CERTAIN
+        else ("read in the source",),
+        loader=loader.number,
+    )

@@ -1,0 +1,71 @@
+"""The start method of processes is set when it is settled already.
+
+What happens: `multiprocessing.set_start_method` may be called once in a process, before anything has asked for the
+start method. A second call, or one after `get_start_method()`, after a Queue, a Lock or a Pool was made, or after a
+library did any of that, ends the program: "RuntimeError: context has already been set".
+
+How we know: the error itself; or, in the source, a call without `force=True` that always comes after another such
+call.
+
+What to do: call it first of all, under the main guard; or `set_start_method("spawn", force=True)`; or leave it alone,
+and tell the loader: `DataLoader(…, multiprocessing_context="spawn")`.
+
+Looks like: AF304 no-main-guard: without a guard, the call runs again in every worker.
+
+Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.set_start_method
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.facts import Facts, Outcome, Place, Raised, Run, Source
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF905"
+SAID = "context has already been set"
+
+_PLACE = Place("train.py", 31, "", 'mp.set_start_method("spawn")')
+SICK = Facts(
+    run=Run(
+        command="python train.py",
+        outcome=Outcome.ERROR,
+        raised=Raised(type="RuntimeError", message=SAID, stage="script", place=_PLACE),
+    )
+)
+HEALTHY = Facts(
+    run=Run(command="python train.py", outcome=Outcome.OK, reached_a_loader=True),
+    source=Source(script="train.py", start_methods=(_PLACE,)),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    clashes = facts.source.start_method_clashes if facts.source else ()
+    if facts.run is not None:
+        return [_seen(facts.run, clashes)] if _is_seen(facts.run) else []
+    return [_finding(later, earlier, Weight.POSSIBLE) for earlier, later in clashes]
+
+
+def _is_seen(run: Run) -> bool:
+    return SAID in (run.raised.message if run.raised else run.stderr)
+
+
+def _seen(run: Run, clashes: tuple[tuple[Place, ...], ...]) -> Finding:
+    where = run.raised.place if run.raised else None
+    earlier = next((first for first, later in clashes if where is None or str(later) == str(where)), None)
+    return _finding(where, earlier, Weight.CERTAIN)
+
+
+def _finding(where: Place | None, earlier: Place | None, weight: Weight) -> Finding:
+    settled = f"{earlier} has settled it before" if earlier else "something, perhaps a library, has settled it before"
+    return Finding(
+        code=CODE,
+        weight=weight,
+        what="the program ends where it sets the start method of processes",
+        where=where,
+        why=f"{SAID}: {settled}",
+        fix=(
+            'set_start_method("spawn", force=True)',
+            'DataLoader(…, multiprocessing_context="spawn")  # and no set_start_method',
+        ),
+        evidence=(f"reproduced: {SAID}",) if weight is Weight.CERTAIN else ("read in the source",),
+        explains=("AF321",),
+    )

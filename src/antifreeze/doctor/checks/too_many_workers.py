@@ -1,0 +1,78 @@
+"""There are more workers than processors to run them.
+
+What happens: workers share the processors that this process may use: those of its cgroup or affinity, in a container
+often far fewer than the machine has. More workers than that take turns; they cost memory and start-up time each, and,
+if samples are computed and not waited for, bring nothing.
+
+How we know: num_workers against the processors that are usable. Workers that wait for a disk or a server may well be
+more, so we only call it possible, until a trial shows that fewer are as fast: then it is likely.
+
+What to do: `num_workers` as the doctor recommends it, or `len(os.sched_getaffinity(0))` at most. In a container, more
+processors: `docker run --cpus=8`.
+
+Looks like: AF901 few-processors, which is about the machine; AF406 data-bound, where no number of workers is enough.
+
+Read on: https://docs.python.org/3/library/os.html#os.sched_getaffinity,
+https://docs.docker.com/engine/containers/resource_constraints/#cpu
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.facts import Facts, LoaderCall, Machine, Outcome, Place, Source, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.written import Written, speed, written_loaders
+
+CODE = "AF404"
+# As fast, within what two measurements of the same differ by.
+AS_FAST = 0.95
+
+
+def _facts(usable_cpus: int) -> Facts:
+    call = LoaderCall(place=Place("train.py", 40), workers=16)
+    machine = Machine(cpus=64, usable_cpus=usable_cpus)
+    return Facts(machine=machine, source=Source(script="train.py", loaders=(call,)))
+
+
+SICK = _facts(usable_cpus=4)
+HEALTHY = _facts(usable_cpus=16)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for each in written_loaders(facts) for finding in _examine(each)]
+
+
+def _examine(loader: Written) -> list[Finding]:
+    machine = loader.facts.machine
+    if machine is None or loader.workers is None or loader.workers <= machine.usable_cpus:
+        return []
+    fewer = _as_fast(loader, usable=machine.usable_cpus)
+    enough = fewer.workers if fewer else machine.usable_cpus
+    of = f" of the {machine.cpus} that the machine has" if machine.cpus > machine.usable_cpus else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.LIKELY if fewer else Weight.POSSIBLE,
+            what=f"{loader.workers} workers take turns on {machine.usable_cpus} processors",
+            where=loader.place,
+            why=f"this process may use {machine.usable_cpus} processors{of}, and num_workers is {loader.workers}",
+            fix=(f"DataLoader(…, num_workers={enough})",),
+            evidence=(f"{enough} workers are as fast",) if fewer else (f"{loader.workers} > {machine.usable_cpus}",),
+            loader=loader.number,
+            decide=None if fewer else "antifreeze doctor {script}",
+        )
+    ]
+
+
+def _as_fast(loader: Written, *, usable: int) -> Trial | None:
+    """The trial with the fewest workers that is as fast as the loader is as it is written."""
+    written = loader.trial
+    if written is None or written.outcome is not Outcome.OK or (goal := speed(written)) is None:
+        return None
+    found = [
+        trial
+        for trial in loader.facts.trials
+        if (trial.loader, trial.engine, trial.outcome) == (loader.number, "torch", Outcome.OK)
+        and 0 < trial.workers <= usable
+        and (speed(trial) or 0.0) >= AS_FAST * goal
+    ]
+    return min(found, key=lambda trial: trial.workers, default=None)

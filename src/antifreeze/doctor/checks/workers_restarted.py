@@ -1,0 +1,103 @@
+"""All workers are started again for every epoch, and that is slow here.
+
+What happens: without `persistent_workers=True` torch ends its workers after each epoch and starts new ones. With fork
+that takes milliseconds. With spawn and forkserver each of them imports torch and your script, and receives the dataset
+as a pickle: seconds in which the training waits, epoch after epoch.
+
+How we know: the start method, and a loop around the loop over the loader. A trial measures the time to the first batch
+against that of the others; without one we can only say that it is possible, for an epoch may be long.
+
+What to do: `DataLoader(…, persistent_workers=True)`; mind AF503, if the dataset changes between epochs.
+`antifreeze run train.py` keeps the workers over epochs, and notices such changes.
+
+Looks like: AF109 timeout-too-short and AF406 data-bound, where the first batch, or every batch, is slow for other
+reasons.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`persistent_workers`)
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.written import Written, written_loaders
+
+CODE = "AF401"
+# Below this share of an epoch, nobody would notice; from there on it is worth a line in the script.
+WORTH_TELLING = 0.05
+HEAVY = 0.2
+
+_CALL = LoaderCall(place=Place("train.py", 31), workers=2, start_method="spawn")
+_SOURCE = Source(
+    script="train.py",
+    loaders=(_CALL,),
+    loops=(LoaderLoop(place=Place("train.py", 36), loader=_CALL.place, epochs=Place("train.py", 33)),),
+)
+_LIVE = Loader(number=0, built_at=_CALL.place, num_workers=2, start_method="spawn", batches=4)
+
+
+def _facts(first_batch_s: float) -> Facts:
+    trial = Trial(
+        loader=0,
+        engine="torch",
+        workers=2,
+        outcome=Outcome.OK,
+        is_as_written=True,
+        batches=4,
+        samples=16,
+        seconds=first_batch_s + 0.03,
+        first_batch_s=first_batch_s,
+    )
+    return Facts(source=_SOURCE, loaders=(_LIVE,), trials=(trial,))
+
+
+SICK = _facts(first_batch_s=3.1)
+HEALTHY = _facts(first_batch_s=0.01)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for each in written_loaders(facts) for finding in _examine(each)]
+
+
+def _examine(loader: Written) -> list[Finding]:
+    epochs = next((loop.epochs for loop in loader.loops if loop.epochs), None)
+    is_made_once = loader.call is not None and not loader.call.is_in_loop
+    if epochs is None or not is_made_once or loader.is_persistent is not False or not loader.imports_again:
+        return []
+    start_s, share = _cost(loader)
+    if share is not None and share < WORTH_TELLING:
+        return []
+    is_measured = start_s is not None and share is not None
+    costs = f", {start_s:.1f} s per epoch" if start_s is not None else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=_weight(loader, share),
+            what=f"all workers are started again for every epoch{costs}",
+            where=loader.place,
+            why=f"start method {loader.start_method} imports torch and the script in every new worker, and the loop at "
+            f"{epochs} makes them new each time it comes round",
+            fix=("DataLoader(…, persistent_workers=True)", "antifreeze run {script}"),
+            evidence=(f"the first batch comes after {start_s:.1f} s, {share:.0%} of an epoch",)
+            if is_measured
+            else ("read in the source",),
+            loader=loader.number,
+        )
+    ]
+
+
+def _weight(loader: Written, share: float | None) -> Weight:
+    if share is None or not loader.workers:
+        return Weight.POSSIBLE
+    return Weight.CERTAIN if share >= HEAVY else Weight.LIKELY
+
+
+def _cost(loader: Written) -> tuple[float | None, float | None]:
+    """Seconds that the start takes, and their share of an epoch; None where no trial tells."""
+    trial = loader.trial
+    if trial is None or trial.outcome is not Outcome.OK or trial.first_batch_s is None or trial.batches < 2:
+        return None, None
+    each_s = max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)
+    start_s = max(0.0, trial.first_batch_s - each_s)
+    batches = (loader.live.batches if loader.live else None) or trial.batches
+    return start_s, start_s / max(start_s + batches * each_s, 1e-9)
