@@ -31,20 +31,21 @@ def two_loaders() -> Facts:
     """The first shares an archive between its workers; a sample of the second is damaged."""
     archive = Held(path="dataset.zip", kind="archive", what="a ZipFile", place=Place("train.py", 27))
     failed = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=RAISED)
-    alone = Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK)
+    again = replace(failed, workers=1, is_as_written=False)
+    alone = Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True)
     other = [replace(failed, loader=1), replace(failed, loader=1, workers=0, is_as_written=False)]
     return Facts(
         loaders=(
             Loader(number=0, num_workers=2, start_method="fork", held=(archive,)),
             Loader(number=1, num_workers=2, start_method="fork"),
         ),
-        trials=(failed, alone, *other),
+        trials=(failed, again, alone, *other),
     )
 
 
 def test_a_likely_cause_hides_its_symptom_though_that_was_seen_for_certain() -> None:
-    facts = replace(two_loaders(), loaders=two_loaders().loaders[:1], trials=two_loaders().trials[:2])
-    assert [finding.code for finding in sample_fails.examine(facts)] == ["AF321"]
+    facts = replace(two_loaders(), loaders=two_loaders().loaders[:1], trials=two_loaders().trials[:3])
+    assert [(finding.code, finding.weight) for finding in sample_fails.examine(facts)] == [("AF321", Weight.CERTAIN)]
     assert codes(facts) == ["AF307"]
 
 

@@ -636,11 +636,14 @@ SHEETS = {
                 ),
             ),
         ),
+        run=Run(command="train.py", outcome=Outcome.OK, reached_a_loader=True, is_trainer_a_child=True),
     ),
     "162_break_waits_five_seconds_per_worker": facts(
         loader(31, samples=1000),
         replace(
-            hanging(stuck(place(25, "time.sleep(60)"), waits_in="sleep", sample="4", typical_s=0.001)), shutdown_s=10.1
+            hanging(stuck(place(25, "time.sleep(60)"), waits_in="sleep", sample="4", typical_s=0.001)),
+            shutdown_s=10.1,
+            orphans=(stuck(place(25, "time.sleep(60)"), waits_in="sleep", sample="4"),),
         ),
         source=source(loops=(LoaderLoop(place=place(31), breaks=(place(37, "break"),)),)),
     ),

@@ -90,7 +90,7 @@ def _examine(case: Case) -> list[Finding]:
             sample=stuck.sample,
             rivals=("AF406",) if weight is Weight.POSSIBLE else (),
             decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF109", "AF405"),
+            explains=("AF106", "AF109", "AF405"),
         )
     ]
 
