@@ -155,7 +155,7 @@ def _written(facts: Facts) -> Iterator[Finding]:
 
 
 def _refused(pair: Pair) -> Iterator[Finding]:
-    for assignment in pair.dataset.assignments:
+    for assignment in () if pair.dataset.pickles_itself else pair.dataset.assignments:
         if assignment.value in REFUSED:
             path = f"dataset.{assignment.name}"
             yield _from_source(pair, path, REFUSED[assignment.value], assignment.place)
@@ -165,13 +165,13 @@ def _refused(pair: Pair) -> Iterator[Finding]:
         if pair.call.arguments.get(argument, "").lstrip().startswith("lambda"):
             yield _from_source(pair, argument, "a lambda", pair.call.place)
     if "lambda" in pair.call.arguments.get("dataset", ""):
-        yield _from_source(pair, "dataset", "given a lambda", pair.call.place)
+        yield _from_source(pair, "dataset", "given a lambda", pair.call.place, weight=Weight.POSSIBLE)
 
 
-def _from_source(pair: Pair, path: str, what: str, place: Place) -> Finding:
+def _from_source(pair: Pair, path: str, what: str, place: Place, *, weight: Weight = Weight.LIKELY) -> Finding:
     return Finding(
         code=CODE,
-        weight=Weight.LIKELY,
+        weight=weight,
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,
         why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by "
