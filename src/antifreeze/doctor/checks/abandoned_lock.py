@@ -24,7 +24,7 @@ from antifreeze.doctor.cases import Case, at, cases, touches, whose
 from antifreeze.doctor.deaths import end_of
 from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, is_at_work, never_returned, state_of, wait_of
+from antifreeze.doctor.waits import Wait, is_at_work, never_returned, sample_at, state_of, wait_of
 
 CODE = "AF107"
 FIX = (
@@ -123,7 +123,7 @@ def _by_waiting(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=() if trial.deaths or is_held_by_none else ("AF103",),
             decide=None if trial.deaths or is_held_by_none else f"antifreeze dump {stuck.pid}",
             explains=("AF103", "AF106", "AF403", "AF405"),

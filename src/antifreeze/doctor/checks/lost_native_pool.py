@@ -28,7 +28,7 @@ import re
 from antifreeze.doctor.cases import Case, at, cases, touches
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, frames_above, is_native_pool, never_returned, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, frames_above, is_native_pool, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF102"
 # What keeps a library from using its pool.
@@ -104,7 +104,7 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
             decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
             explains=("AF103", "AF104", "AF106", "AF109", "AF405"),
