@@ -41,7 +41,16 @@ def command_of(facts: Facts) -> str:
     """The script and its words, as its user would type them."""
     if facts.run is not None and facts.run.command:
         return facts.run.command
+    if facts.processes:
+        return _script_in(facts.processes[0].command) or ANY_SCRIPT
     return facts.source.script if facts.source is not None else ANY_SCRIPT
+
+
+def _script_in(command: str) -> str:
+    """The script and its words, of a command line that names an interpreter and its options first."""
+    words = command.split()
+    first = next((at for at, word in enumerate(words) if word.endswith(".py")), None)
+    return "" if first is None else " ".join(words[first:])
 
 
 def path_of(place: Place, facts: Facts) -> str:
