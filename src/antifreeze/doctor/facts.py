@@ -410,8 +410,8 @@ class Stuck:
     stage: str | None = None
     """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
     waits_in: str | None = None
-    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `child` (its end), `disk`; None: it runs, or
-    nobody can tell."""
+    """`lock`, `file lock`, `socket`, `pipe`, `terminal` (somebody to type), `poll`, `sleep`, `child` (its end), `disk`;
+    None: it runs, or nobody can tell."""
     state: str = ""
     """The kernel's letter: R runs, S sleeps, D cannot be woken, T is stopped."""
     cpu_share: float = 0.0
@@ -556,14 +556,14 @@ class ProcessPicture:
     same_place_s: float = 0.0
     """For how long we have seen it at the same sample (a worker), or in the same call of a function of the user's."""
     stage: str | None = None
-    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `close` (it waits for workers
-    to end), `step` (anywhere else)."""
+    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `fetch` (it loads itself),
+    `start`, `close` (it starts its workers, or waits for their end), `step` (anywhere else)."""
     place: Place | None = None
     """The innermost line of the user's in its main thread."""
     sample: str | None = None
-    """Index of the sample that a worker is at."""
+    """Index of the sample that a worker is at, or a trainer without workers."""
     batch: tuple[str, ...] = ()
-    """The indices of the batch that a worker is at, the first few."""
+    """The indices of the batch that it is at, the first few."""
     rss_bytes: int = 0
     threads: tuple[ThreadPicture, ...] = ()
     native: tuple[str, ...] = ()
