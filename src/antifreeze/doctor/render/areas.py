@@ -162,7 +162,7 @@ def _trials(trials: Sequence[Trial]) -> Area:
         tried = {trial.workers: trial.outcome for trial in trials if trial.engine == engine}
         counts = (f"{workers} {OUTCOMES[outcome]}" for workers, outcome in sorted(tried.items()))
         engines.append(f"{engine} with {', '.join(counts)}")
-    return Area("trials", Mark.GOOD, "; ".join(engines), "; ".join(engines))
+    return Area("trials", Mark.GOOD, "; ".join(engines), str(len(trials)))
 
 
 def _processes(processes: Sequence[ProcessPicture], findings: Sequence[Finding]) -> Area:
