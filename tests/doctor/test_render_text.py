@@ -106,6 +106,7 @@ def test_the_number_of_workers_to_use_comes_with_what_was_measured() -> None:
             (POOL, DOUBT),
             "2 findings (1 certain, 1 possible)   train meanwhile: antifreeze run t.py   read: antifreeze explain AF101",
         ),
+        (FROZEN, (DOUBT,), "1 finding (1 possible)   read: antifreeze explain AF404"),
         (FROZEN, (), "nothing found   if it freezes later: antifreeze doctor PID, while it does"),
         (Facts(source=Source(script="a.py")), (), "nothing found   try it: antifreeze doctor a.py"),
         (
@@ -150,6 +151,11 @@ def test_prose_is_wrapped_to_the_terminal_and_what_is_to_be_pasted_is_not() -> N
 def test_of_a_process_the_fix_names_its_own_script(command: str, script: str) -> None:
     facts = Facts(processes=(ProcessPicture(pid=7, parent=1, role="trainer", command=command),))
     assert f"  fix    antifreeze run {script}" in as_block(POOL, facts, look=PLAIN).splitlines()
+
+
+def test_a_loader_in_a_module_is_no_script_to_run() -> None:
+    facts = Facts(run=Run(command="package.data:make", outcome=Outcome.OK))
+    assert "  fix    antifreeze run train.py" in as_block(POOL, facts, look=PLAIN).splitlines()
 
 
 @pytest.mark.parametrize(

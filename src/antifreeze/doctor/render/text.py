@@ -11,7 +11,7 @@ from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.areas import Area, Mark, areas_of
 from antifreeze.doctor.render.notes import Note, notes_of
-from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, sureness
+from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, script_of, sureness
 
 MARGIN = "  "
 LABEL = 7
@@ -157,7 +157,8 @@ def _last_line(facts: Facts, findings: Sequence[Finding], look: Look) -> str:
         return f"{look.paint('nothing found', 'bold')}   {_next_look(facts)}"
     sure = ", ".join(f"{count} {word}" for word, count in counts.items())
     total = look.paint(count_of(len(findings), "finding"), "bold")
-    meanwhile = f"train meanwhile: antifreeze run {command_of(facts)}   " if facts.source or facts.run else ""
+    is_urgent = has_program(facts) and any(finding.weight <= Weight.LIKELY for finding in findings)
+    meanwhile = f"train meanwhile: antifreeze run {script_of(facts)}   " if is_urgent else ""
     return f"{total} ({sure})   {meanwhile}read: antifreeze explain {findings[0].code}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable
 
 from antifreeze.doctor.facts import Facts, Outcome, Place
@@ -38,12 +39,18 @@ def has_program(facts: Facts) -> bool:
 
 
 def command_of(facts: Facts) -> str:
-    """The script and its words, as its user would type them after `antifreeze run`."""
+    """The patient, as its user has typed it."""
     if facts.run is not None and facts.run.command:
         return facts.run.command
     if facts.source is not None:
         return facts.source.script
     return _script_in(facts.processes[0].command) if facts.processes else ANY_SCRIPT
+
+
+def script_of(facts: Facts) -> str:
+    """The script and its words, as they may follow `antifreeze run`; of a loader in a module, any."""
+    command = command_of(facts)
+    return ANY_SCRIPT if re.fullmatch(r"[\w.]+:[\w.]+", command) else command
 
 
 def _script_in(command: str) -> str:
@@ -65,7 +72,7 @@ def path_of(place: Place, facts: Facts) -> str:
 
 def filled(text: str, facts: Facts) -> str:
     """With the patient's script in the place of `{script}`; other braces are the text's own."""
-    return text.replace("{script}", command_of(facts))
+    return text.replace("{script}", script_of(facts))
 
 
 def fixes(finding: Finding, facts: Facts) -> list[str]:
