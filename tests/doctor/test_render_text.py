@@ -30,6 +30,12 @@ def test_a_finding_says_what_where_why_fix_and_next_in_this_order() -> None:
     ]
 
 
+def test_long_evidence_is_cut_in_the_first_line_and_whole_below() -> None:
+    long = dataclasses.replace(POOL, evidence=("word " * 20,))
+    assert as_block(long, FROZEN, look=PLAIN).splitlines()[0].endswith("…)")
+    assert "  seen   " + "word " * 20 in as_block(long, FROZEN, look=Look(is_verbose=True)).splitlines()
+
+
 def test_a_doubt_names_its_rivals_and_the_command_that_would_decide() -> None:
     rows = as_block(DOUBT, FROZEN, look=PLAIN)
     assert "it may also be AF406 data-bound" in rows
@@ -105,6 +111,17 @@ def test_the_number_of_workers_to_use_comes_with_what_was_measured() -> None:
             Facts(run=Run(command="t.py", outcome=Outcome.OK)),
             (POOL, DOUBT),
             "2 findings (1 certain, 1 possible)   train meanwhile: antifreeze run t.py   read: antifreeze explain AF101",
+        ),
+        (
+            FROZEN,
+            (dataclasses.replace(POOL, fix=("mend it", "antifreeze run --retry 2 {script}   (tries again)")),),
+            "1 finding (1 certain)   train meanwhile: antifreeze run --retry 2 project/train.py --epochs 3   "
+            + "read: antifreeze explain AF101",
+        ),
+        (
+            FROZEN,
+            (dataclasses.replace(POOL, fix=("mend it",)),),
+            "1 finding (1 certain)   read: antifreeze explain AF101",
         ),
         (FROZEN, (DOUBT,), "1 finding (1 possible)   read: antifreeze explain AF404"),
         (FROZEN, (), "nothing found   if it freezes later: antifreeze doctor PID, while it does"),
