@@ -25,11 +25,12 @@ loader | install | packing
 adoption
 iterator
 engine.epoch
+engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning
+engine.witness | engine.wording | engine.pinning | engine.consultation
 engine.pool
 engine.backends
 engine.worker

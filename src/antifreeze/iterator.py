@@ -102,12 +102,12 @@ class Iterator(_Stock):
         arena = Arena(window=window, budget_bytes=_budget_bytes())
         options, account = options_of(loader), account_of(loader)
         recipe, start_method = self._recipe(loader, options), _start_method(loader)
+        self._traits = describe(self._dataset) if loader.persistent_workers else {}
         with interruptions.held():
             grow = functools.partial(start_stem, recipe, start_method, account.ledger)
             pool = Pool(grow, workers=loader.num_workers)
             self._stem = pool.stem
             self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
-            self._traits = describe(self._dataset) if loader.persistent_workers else {}
             self._look_at = LOOK_AFTER * loader.num_workers
             self._tally = account.tally
             self._tally.begin(_clock())

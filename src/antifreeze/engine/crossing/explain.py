@@ -30,7 +30,8 @@ from antifreeze.errors import CannotCross
 PATIENCE_S = 10.0
 # A longer path is shortened to so many steps at either end.
 STEPS_SHOWN = 6
-CODE = "AF301"
+# Of what goes to a worker, and of what a worker made.
+TO_A_WORKER, FROM_A_WORKER = "AF301", "AF305"
 
 _ATOMS = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, pickle.PickleBuffer, types.CodeType, type(...))
@@ -46,9 +47,9 @@ def explain(parts: Mapping[str, Any], error: Exception, *, asked: pickle.Pickler
     """
     found = find_culprit(parts, asked)
     if isinstance(found, Culprit):
-        return _cannot_cross(f"{found.path} cannot be sent to a worker", found, _remedy(found.thing))
+        return _cannot_cross(f"{found.path} cannot be sent to a worker", found, _remedy(found.thing), TO_A_WORKER)
     if _is_too_deep(error):
-        return _too_deep(f"{found.root} is nested too deeply to be sent to a worker", found, error)
+        return _too_deep(f"{found.root} is nested too deeply to be sent to a worker", found, error, TO_A_WORKER)
     return None
 
 
@@ -57,26 +58,28 @@ def explain_batch(batch: Any, error: Exception, *, worker: int) -> CannotCross:
     begin = f"worker {worker} made a batch that cannot be sent"
     found = find_culprit({"batch": batch}, BatchPickler(ResultPickler).new_pickler())
     if isinstance(found, Culprit):
-        return _cannot_cross(f"{begin}: {found.path} cannot be pickled", found, PLAIN)
+        return _cannot_cross(f"{begin}: {found.path} cannot be pickled", found, PLAIN, FROM_A_WORKER)
     if _is_too_deep(error):
-        return _too_deep(f"{begin}: it is nested too deeply", found, error)
+        return _too_deep(f"{begin}: it is nested too deeply", found, error, FROM_A_WORKER)
     where = f"batch is a {type_name(batch)}"
-    return CannotCross(f"{begin}: batch cannot be pickled", where=where, why=_first_line(error), try_=PLAIN, code=CODE)
+    return CannotCross(
+        f"{begin}: batch cannot be pickled", where=where, why=_first_line(error), try_=PLAIN, code=FROM_A_WORKER
+    )
 
 
-def _cannot_cross(what: str, culprit: Culprit, try_: str) -> CannotCross:
+def _cannot_cross(what: str, culprit: Culprit, try_: str, code: str) -> CannotCross:
     where = f"{culprit.path} is {describe(culprit.thing)}"
     if culprit.used_by is not None:
         where += f", used by {culprit.used_by.__qualname__}{_at(culprit.used_by)}"
     return CannotCross(
-        what, where=where + _raised_at(culprit.error), why=_first_line(culprit.error), try_=try_, code=CODE
+        what, where=where + _raised_at(culprit.error), why=_first_line(culprit.error), try_=try_, code=code
     )
 
 
-def _too_deep(what: str, deepest: Deepest, error: Exception) -> CannotCross:
+def _too_deep(what: str, deepest: Deepest, error: Exception, code: str) -> CannotCross:
     where = f"{deepest.path} is {deepest.levels:,} levels down"
     try_ = "keep the parts in a list instead of chaining them, or let __reduce__ of the first make a list of them"
-    return CannotCross(what, where=where, why=_first_line(error), try_=try_, code=CODE)
+    return CannotCross(what, where=where, why=_first_line(error), try_=try_, code=code)
 
 
 def _is_too_deep(error: BaseException | None) -> bool:
