@@ -398,7 +398,7 @@ def test_without_a_limit_memory_is_the_machines(put_files: PutFiles) -> None:
     assert machine.memory_facts() == "memory of this machine 4000 MB, in use 3000 MB"
 
 
-STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 7 6 150 50 3 4 20 0 1 0 99 1 2\n"
+STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 7 6 150 50 3 4 20 0 1 0 99 1 2 0 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0\n"
 
 
 def test_a_process_with_an_odd_name_is_read(put_files: PutFiles) -> None:
@@ -429,7 +429,7 @@ def test_what_may_not_be_read_is_the_harmless_answer(put_files: PutFiles) -> Non
         ("S", {"wchan": "hrtimer_nanosleep"}, "sleep"),
         ("D", {"wchan": "folio_wait_bit_common"}, "disk"),
         ("D", {"wchan": "0"}, "disk"),
-        ("S", {"wchan": "do_wait"}, None),
+        ("S", {"wchan": "do_wait"}, "child"),
         ("S", {"wchan": "0"}, None),
         ("S", {"syscall": "-1 0x7f 0x7f", "wchan": "futex_do_wait"}, "lock"),
         ("R", {"syscall": "running", "wchan": "0"}, None),

@@ -24,7 +24,7 @@ from antifreeze.doctor.facts import (
     WorkerMemory,
 )
 from antifreeze.doctor.finding import Weight
-from antifreeze.doctor.pictures import as_trial
+from antifreeze.doctor.pictures import as_trials
 from antifreeze.doctor.written import are_one
 
 CAME = (Outcome.OK, Outcome.SLOW)
@@ -97,6 +97,8 @@ class Case:
 
     def counted(self, trials: Iterable[Trial]) -> str:
         """`reproduced in 2 of 4 trials`."""
+        if self.is_live:
+            return "seen in the running program"
         seen = len(list(trials))
         return f"reproduced in {seen} of {len(self.trials)} trials" if len(self.trials) > 1 else "reproduced"
 
@@ -107,8 +109,7 @@ def cases(facts: Facts) -> Iterator[Case]:
         trials = [trial for trial in facts.trials if trial.loader == number]
         trials.sort(key=lambda trial: (not trial.is_as_written, trial.engine != "torch"))
         yield Case(facts=facts, number=number, loader=facts.loader(number), trials=tuple(trials))
-    live = as_trial(facts.processes)
-    if live is not None:
+    for live in as_trials(facts.processes):
         trainer = next((stuck for stuck in live.stuck if stuck.role == "trainer"), None)
         yield Case(facts=facts, number=None, loader=None, trials=(live,), is_live=True, waiting=trainer)
 

@@ -554,14 +554,14 @@ class ProcessPicture:
     same_place_s: float = 0.0
     """For how long we have seen it at the same sample (a worker), or in the same call of a function of the user's."""
     stage: str | None = None
-    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `close` (it waits for workers
-    to end), `step` (anywhere else)."""
+    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `fetch` (it loads itself),
+    `start`, `close` (it starts its workers, or waits for their end), `step` (anywhere else)."""
     place: Place | None = None
     """The innermost line of the user's in its main thread."""
     sample: str | None = None
-    """Index of the sample that a worker is at."""
+    """Index of the sample that a worker is at, or a trainer without workers."""
     batch: tuple[str, ...] = ()
-    """The indices of the batch that a worker is at, the first few."""
+    """The indices of the batch that it is at, the first few."""
     rss_bytes: int = 0
     threads: tuple[ThreadPicture, ...] = ()
     native: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, ProcessPict
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.words import OUTCOMES, count_of, has_program, size
 
+LOOKED_INTO = ("trainer", "worker", "our-worker")
 OF_SHARED_MEMORY = ("AF204", "AF205", "AF902")
 
 
@@ -168,10 +169,12 @@ def _trials(trials: Sequence[Trial]) -> Area:
 def _processes(processes: Sequence[ProcessPicture], findings: Sequence[Finding]) -> Area:
     roles = [process.role for process in processes]
     seen = [count_of(roles.count(role), role) for role in dict.fromkeys(roles)]
-    blind = sum(1 for process in processes if not process.threads)
-    text = ", ".join(seen) + (f"; {blind} without a stack: {_why_blind(processes)}" if blind else "")
-    return Area("processes", _mark(findings), text, ", ".join(seen))
+    blind = [each for each in processes if each.why_no_stack and each.role in LOOKED_INTO]
+    text = ", ".join(seen) + (f"; {len(blind)} without a stack: {_why_blind(blind[0])}" if blind else "")
+    # Who sees nothing must not say that there is nothing.
+    mark = Mark.BAD if len(blind) == len([each for each in processes if each.role in LOOKED_INTO]) else _mark(findings)
+    return Area("processes", mark, text, ", ".join(seen))
 
 
-def _why_blind(processes: Sequence[ProcessPicture]) -> str:
-    return next((process.why_no_stack for process in processes if process.why_no_stack), "nobody knows why")
+def _why_blind(process: ProcessPicture) -> str:
+    return process.why_no_stack + (f"; to see it: {process.to_see_stack}" if process.to_see_stack else "")

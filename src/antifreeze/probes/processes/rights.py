@@ -46,7 +46,10 @@ def _way_in(rights: Rights, pid: int) -> str:
     if rights.ptrace_scope == _NOBODY:
         return ""
     if rights.is_in_container:
-        return f"docker exec --privileged -u root CONTAINER antifreeze dump {pid}"
+        return (
+            f"docker exec --privileged -u root CONTAINER antifreeze dump {pid}   "
+            "(or: docker run --cap-add SYS_PTRACE …)"
+        )
     if rights.is_same_user and rights.ptrace_scope == _PARENTS_ONLY:
         return "sudo sysctl kernel.yama.ptrace_scope=0"
     return f'sudo -E "$(command -v antifreeze)" dump {pid}'
