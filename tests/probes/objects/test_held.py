@@ -119,7 +119,7 @@ def an_lmdb_without_locks(path: Path) -> Any:
     [
         (a_file, "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
         (a_raw_file, "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
-        (a_text_file, "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
+        (a_text_file, "file", "an open file '{path}' (mode 'r')", "r", True, False),
         (a_file_to_write, "file", "an open file '{path}' (mode 'wb')", "wb", True, False),
         (a_temporary_file, "file", "an open file", "rb+", True, False),
         (compressed(gzip), "file", "an open file '{path}' (mode 'rb')", "rb", True, False),

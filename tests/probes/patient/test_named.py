@@ -69,6 +69,7 @@ def test_an_import_that_fails_inside_the_module_is_told_as_it_is(directory: Path
 
 
 @pytest.mark.fallback
+@pytest.mark.deadline(60)
 def test_the_loader_is_iterated(directory: Path, run_script: Callable[..., Any]) -> None:
     text = "def collate(samples):\n    print('asked for', samples)\n    return samples\n"
     (directory / "own.py").write_text(
