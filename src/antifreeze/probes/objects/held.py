@@ -288,7 +288,7 @@ _SORTS: dict[str, _Sort] = {
     "multiprocessing.connection:_ConnectionBase": _Sort("socket", _tell_connection),
     "_thread:LockType": _LOCK,
     "_thread:RLock": _LOCK,
-    "multiprocessing.synchronize:SemLock": _Sort("process-lock", _tell_process_lock),
+    "multiprocessing.synchronize:SemLock": _Sort("process-lock", _tell_process_lock, is_users_only=True),
     "random:Random": _RANDOMNESS,
     "numpy.random:Generator": _RANDOMNESS,
     "numpy.random:RandomState": _RANDOMNESS,
