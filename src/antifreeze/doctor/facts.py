@@ -320,7 +320,8 @@ class Loader:
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
     unseen: tuple[str, ...] = ()
-    """The fields above that could not be looked at, or not to their end in time."""
+    """What could not be looked at, or not to its end in time: fields above (`obstacles`, `held`, `bulks`, `pools` …), or
+    several at once: `settings`, `code`, `objects`, `program`."""
 
 
 # --- trials
