@@ -511,6 +511,8 @@ class Run:
     raised: Raised | None = None
     stuck: tuple[Stuck, ...] = ()
     stderr: str = ""
+    fault: str = ""
+    """What went wrong on our side in the examination, with its traceback."""
 
 
 # --- a program that is running
