@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from antifreeze.probes.bounded import run_bounded
-
 from zoo.judge import Said, alarms, read_findings
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "healthy"

@@ -114,9 +114,8 @@ def test_the_number_of_workers_to_use_comes_with_what_was_measured() -> None:
         ),
         (
             FROZEN,
-            (dataclasses.replace(POOL, fix=("mend it", "antifreeze run --retry 2 {script}   (tries again)")),),
-            "1 finding (1 certain)   train meanwhile: antifreeze run --retry 2 project/train.py --epochs 3   "
-             "read: antifreeze explain AF101",
+            (dataclasses.replace(POOL, fix=("mend it", "antifreeze run --retry 2 t.py   (tries again)")),),
+            "1 finding (1 certain)   train meanwhile: antifreeze run --retry 2 t.py   read: antifreeze explain AF101",
         ),
         (
             FROZEN,

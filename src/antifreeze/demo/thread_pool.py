@@ -1,8 +1,8 @@
 """A script that hangs on torch: the pool is made in the trainer, and a forked worker has none of its threads.
 
-    python thread_pool.py               hangs at the second sample
-    antifreeze doctor thread_pool.py    says why
-    antifreeze run thread_pool.py       runs
+python thread_pool.py               hangs at the second sample
+antifreeze doctor thread_pool.py    says why
+antifreeze run thread_pool.py       runs
 """
 # mypy: ignore-errors
 
