@@ -60,6 +60,7 @@ _WAITS = {
     "file lock": "it waits for a lock on a file",
     "socket": "it waits for an answer over the network",
     "pipe": "it waits for another process to write",
+    "terminal": "it waits for somebody to type",
     "poll": "it waits for something to come",
     "sleep": "it sleeps",
     "disk": "it waits for a disk",

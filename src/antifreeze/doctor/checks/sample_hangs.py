@@ -31,6 +31,7 @@ LONG_S = 10.0
 _FOR = {
     "socket": "an answer from the network",
     "pipe": "another process to write",
+    "terminal": "somebody to type",
     "poll": "an answer",
     "sleep": "its own sleep to end",
     "disk": "the disk or file server",

@@ -77,7 +77,7 @@ def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Fin
         where=first.place,
         why=_why(first, waiting, others, is_start=call in _STARTING),
         fix=(
-            *(f"antifreeze doctor {other.pid}   (rank {other.rank})" for other in others[:4]),
+            *(f"antifreeze dump {other.pid}   (rank {other.rank})" for other in others[:4]),
             *(() if others else ("antifreeze dump PID   (on the machine and for the process of each other rank)",)),
             "give all ranks the same number of batches: DistributedSampler, drop_last=True, or: with model.join():",
             "dist.init_process_group(…, timeout=datetime.timedelta(minutes=5)) makes it an error",

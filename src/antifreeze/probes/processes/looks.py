@@ -80,17 +80,18 @@ class Course:
         return self.stage not in ("idle", "next", None) and bool(self.still_s or self.same_place_s)
 
     def _is_always(self, part: Callable[[Sequence[Call]], Hashable]) -> bool:
-        return len({part(calls) for calls in self.calls}) == 1
+        return len({part(calls) for calls in self.calls if calls}) <= 1
 
 
-def look_at(pids: Sequence[int]) -> Look:
+def look_at(pids: Sequence[int], before: Look | None = None) -> Look:
     """Ask the kernel and py-spy about these, and workers of ours themselves where py-spy may not look."""
     at = time.monotonic()
     facts = {pid: seen for pid in pids if (seen := machine.process_facts(pid)) is not None}
     stacks = stacks_of(list(facts))
     for pid, spied in stacks.items():
-        if any(words in spied.error for words in _MAY_NOT):
-            stacks[pid] = ask_worker(pid) or spied
+        # The signal ends a sleep or a poll before its time, so a worker is asked once, and only if it does nothing.
+        if any(words in spied.error for words in _MAY_NOT) and before and before.facts.get(pid) == facts[pid]:
+            stacks[pid] = before.stacks[pid] if before.stacks[pid].threads else ask_worker(pid) or spied
     return Look(at, facts, stacks)
 
 

@@ -39,7 +39,7 @@ def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False
     began = time.monotonic()
     for number, at in enumerate(LOOKS_AT_S, 1):
         time.sleep(max(0.0, began + at - time.monotonic()))
-        looks.append(look_at([kin.pid for kin in program]))
+        looks.append(look_at([kin.pid for kin in program], looks[-1] if looks else None))
         courses = courses_of(members(program, looks[-1].stacks), looks, asleep_s)
         if number >= ENOUGH_IF_IT_MOVES and not _seems_frozen(courses):
             break

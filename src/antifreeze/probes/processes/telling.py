@@ -19,6 +19,7 @@ _WAITS = {
     "file lock": "waits for a lock on a file",
     "socket": "waits for the network",
     "pipe": "waits for a pipe",
+    "terminal": "waits for somebody to type",
     "poll": "polls",
     "sleep": "sleeps for a while",
     "child": "waits for a child to end",
