@@ -79,8 +79,13 @@ def test_a_loader_that_freezes_is_bad_even_if_nobody_knows_why() -> None:
 def test_a_script_that_never_comes_to_a_loader_is_said() -> None:
     facts = Facts(source=Source(script="train.py"), run=Run(command="train.py", outcome=Outcome.OK))
     assert "[!] loaders  none was iterated before the script ended" in lines(facts)
-    failed = dataclasses.replace(facts, run=Run(command="train.py", outcome=Outcome.ERROR))
-    assert "[✗] loaders  the script fails before its first batch" in lines(failed)
+    failed = dataclasses.replace(
+        facts, run=Run(command="train.py", outcome=Outcome.ERROR, stderr="usage: train.py --data DATA\n")
+    )
+    said = lines(failed)
+    assert "[✗] loaders  the script fails before its first batch" in said
+    assert "  usage: train.py --data DATA" in said
+    assert said[-1] == "nothing found   first let it come to its first batch: python train.py"
 
 
 def test_a_finding_marks_its_area() -> None:
@@ -187,6 +192,12 @@ def test_a_loader_in_a_module_is_no_script_to_run() -> None:
 )
 def test_sizes_are_short(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_the_processes_of_a_program_are_counted() -> None:
+    pictures = [ProcessPicture(pid=pid, parent=1, role=role) for pid, role in enumerate(["trainer", "child", "child"])]
+    said = lines(Facts(processes=tuple(pictures)))
+    assert any(line.endswith("processes  1 trainer, 2 children") for line in said)
 
 
 def test_a_machine_without_shared_memory_is_no_trouble() -> None:

@@ -11,7 +11,7 @@ from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.areas import Area, Mark, areas_of
 from antifreeze.doctor.render.notes import Note, notes_of
-from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, sureness
+from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, never_loaded, sureness
 
 MARGIN = "  "
 LABEL = 7
@@ -50,7 +50,7 @@ def as_text(facts: Facts, findings: Sequence[Finding], *, look: Look) -> str:
     blocks += [as_block(finding, facts, look=look) for finding in findings]
     if notes := notes_of(facts, findings):
         blocks.append("\n".join(line for note in notes for line in _note(note, look)))
-    if look.is_verbose:
+    if look.is_verbose or never_loaded(facts):
         blocks += _last_words(facts, look)
     blocks.append(_last_line(facts, findings, look))
     return "\n\n".join(blocks)
@@ -181,6 +181,8 @@ def _next_look(facts: Facts) -> str:
     """What to ask when nothing was found."""
     if facts.processes:
         return f"see all stacks: antifreeze dump {facts.processes[0].pid}"
+    if never_loaded(facts):
+        return f"first let it come to its first batch: python {command_of(facts)}"
     if facts.run is not None:
         return "if it freezes later: antifreeze doctor PID, while it does"
     return f"{'try it' if facts.source else 'next'}: antifreeze doctor {command_of(facts)}"

@@ -38,6 +38,11 @@ def has_program(facts: Facts) -> bool:
     return bool(facts.source or facts.run or facts.loaders or facts.processes)
 
 
+def never_loaded(facts: Facts) -> bool:
+    """Whether the script was run, and failed before it came to a batch."""
+    return facts.run is not None and not facts.loaders and facts.run.outcome is not Outcome.OK
+
+
 def command_of(facts: Facts) -> str:
     """The patient, as its user has typed it."""
     if facts.run is not None and facts.run.command:
