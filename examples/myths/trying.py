@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ SMALL_SHM = 'mount -t tmpfs -o size={megabytes}m tmpfs /dev/shm && exec "$0" "$@
 def outcome(
     script: str, *words: str, shm_mb: int | None = None, limit_s: float = LIMIT_S, variables: Mapping[str, str] = {}
 ) -> str:
-    """The last line that `python script words…` says, or `hangs`; none of its processes is left."""
+    """The last line of `python script words…`, its error if it has one, or that it hangs; none of its processes is left."""
     command = [sys.executable, script, *words]
     if shm_mb is not None:
         command = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_SHM.format(megabytes=shm_mb), *command]
@@ -38,5 +39,8 @@ def outcome(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    lines = [line for line in said.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"exit status {process.returncode}"
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if process.returncode:
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+        lines = [line for line in lines if line.startswith("Fatal Python error")] or errors or lines
+    return lines[-1] if lines else f"exit status {process.returncode}"

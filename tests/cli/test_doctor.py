@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from antifreeze.cli.main import main
 from antifreeze.doctor.checks import shm_too_small, small_shm
 from antifreeze.doctor.facts import Facts
 from doctor.frozen import FROZEN
+from leftovers import wait_until
 
 STARTS_WITHIN_S = 0.15
 
@@ -124,6 +126,69 @@ def test_in_a_job_of_several_processes_it_refuses_and_says_what_to_run_instead(
     said = doctor(capsys, str(script), status=2)
     assert "WORLD_SIZE=2" in said
     assert "antifreeze doctor PID" in said
+
+
+# --- a script that it runs
+
+HEALTHY = """
+import os, sys, time
+from pathlib import Path
+from torch.utils.data import DataLoader
+
+if __name__ == "__main__":
+    Path("started").write_text(f"{os.getpid()} {sys.argv[1:]}")
+    if "stay" in sys.argv:
+        time.sleep(60)
+    for batch in DataLoader(range(64), batch_size=8, num_workers=1):
+        Path("trained").touch()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "train.py"
+    file.write_text(HEALTHY)
+    return file
+
+
+@pytest.mark.deadline(120)
+@pytest.mark.fallback
+def test_a_healthy_script_is_run_with_its_own_words_up_to_its_first_batch(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: Path
+) -> None:
+    monkeypatch.chdir(script.parent)
+    report = script.with_name("facts.json")
+    said = doctor(capsys, "--timeout", "90s", "--save", str(report), "train.py", "--format", "json")
+    assert said.splitlines()[0] == "runs train.py up to its first batch (its side effects happen); --static only reads"
+    assert "healthy" in said
+    assert script.with_name("started").read_text().endswith("['--format', 'json']")
+    assert not script.with_name("trained").exists()
+    assert [loader.num_workers for loader in Facts.from_json(report.read_text()).loaders] == [1]
+
+
+def test_static_runs_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: Path) -> None:
+    monkeypatch.chdir(script.parent)
+    said = doctor(capsys, "--static", "train.py")
+    assert said.splitlines()[0] == "reads train.py and runs nothing"
+    assert not script.with_name("started").exists()
+
+
+@pytest.mark.deadline(60)
+def test_interrupted_it_leaves_nothing_behind(script: Path) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "antifreeze", "doctor", "--format", "json", "train.py", "stay"],
+        cwd=script.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    started = script.with_name("started")
+    assert wait_until(started.exists, 40)
+    program.send_signal(signal.SIGINT)
+    out, err = program.communicate(timeout=15)
+    assert (program.returncode, out) == (130, "")
+    assert err == "runs train.py up to its first batch (its side effects happen); --static only reads\n"
+    # that its process is gone is what the fixture of all tests sees to
 
 
 # --- how fast it starts

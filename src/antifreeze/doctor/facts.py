@@ -322,7 +322,8 @@ class Loader:
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
     unseen: tuple[str, ...] = ()
-    """The fields above that could not be looked at, or not to their end in time."""
+    """What could not be looked at, or not to its end in time: fields above (`obstacles`, `held`, `bulks`, `pools` …), or
+    several at once: `settings`, `code`, `objects`, `program`."""
 
 
 # --- trials
@@ -512,6 +513,8 @@ class Run:
     raised: Raised | None = None
     stuck: tuple[Stuck, ...] = ()
     stderr: str = ""
+    fault: str = ""
+    """What went wrong on our side in the examination, with its traceback."""
 
 
 # --- a program that is running

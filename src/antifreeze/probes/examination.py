@@ -103,10 +103,8 @@ class _Examination:
             self._stuck = tuple(picture(self._patient.pid, role="trainer", places=self._places))
         self._turn_to_the_newest()
         if self._observation is not None:
+            self._observation.give_up()
             self._observation.conclude(exitcode=self._exitcode())
-        fault = self._directory / "fault"
-        if fault.exists():
-            self._progress(f"the examination went wrong inside the script: {fault.read_text()}")
         return Facts(run=self._run(), loaders=self._loaders(), trials=self._trials())
 
     def _is_over(self) -> bool:
@@ -159,6 +157,7 @@ class _Examination:
             raised=None if self._claimed else self._raised(),
             stuck=self._stuck,
             stderr=tail(self._directory / "stderr"),
+            fault=self._fault(),
         )
 
     def _outcome(self, status: int | None) -> Outcome:
@@ -178,6 +177,10 @@ class _Examination:
         raised = made_of(Raised, plain)
         assert isinstance(raised, Raised)
         return raised
+
+    def _fault(self) -> str:
+        faults = [event["fault"] for event in read_events(self._directory / "loaders") if "fault" in event]
+        return "\n".join([*faults, tail(self._directory / "fault")]).strip()
 
     def _loaders(self) -> tuple[Loader, ...]:
         events = read_events(self._directory / "loaders")

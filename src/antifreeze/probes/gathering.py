@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,6 +24,7 @@ from antifreeze.doctor.facts import (
 )
 from antifreeze.probes.patient.notes import State, read_events, read_state
 from antifreeze.probes.places import Places
+from antifreeze.probes.stacks import current_stack, own_part
 
 MOST_SAMPLES = 50
 SLOWEST = 5
@@ -317,14 +317,7 @@ def _signal_name(exitcode: int) -> str:
 
 def crash_place(said: str, places: Places) -> Place | None:
     """The innermost line of the user's in what faulthandler wrote, of the thread that crashed."""
-    _, _, current = said.rpartition("Current thread")
-    thread = re.split(r"\n\s*\n|\nThread ", current)[0]
-    for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (.+)', thread):
-        if function == "_worker_loop":  # what follows is the stack that a forked worker has from its trainer
-            return None
-        if places.is_users(file):
-            return places.place(file, int(line), function)
-    return None
+    return places.of_summaries(own_part(current_stack(said)))[1]
 
 
 def samples_to_blame(trial: Trial) -> tuple[list[str], list[str]]:

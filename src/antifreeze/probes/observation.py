@@ -15,9 +15,9 @@ from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import Patient, ask, kill
 from antifreeze.probes.gathering import read_plain
-from antifreeze.probes.patient.notes import END_SIGNAL, State, read_events, read_state, write_whole
+from antifreeze.probes.patient.notes import END_SIGNAL, State, read_state, write_whole
 from antifreeze.probes.places import Places
-from antifreeze.probes.stacks import library_of, main_stack, own_part
+from antifreeze.probes.stacks import library_of, main_stack, own_part, signalled_stack
 from antifreeze.probes.watch import Look, Seen, Verdict, Watch
 
 # A trainer that is asked to end its trial does so at once, or is in native code for good.
@@ -29,6 +29,10 @@ LONG_S = 2.0
 MOST_LONG = 4
 # Workers that wait for a dead trainer find out within their next look, those that are stuck never.
 ORPHANED_S = 1.5
+# A trial that is cut short, and in which nothing has come for so long.
+BLOCKED_AT_THE_END_S = 5.0
+# The second time, a hang comes as soon as the first time, or not at all.
+LATE_S = 12.0
 # Our engine gives a stuck worker some time before it helps itself.
 OUR_PATIENCE = 2.5
 FEWEST_LOOKS = 4
@@ -131,13 +135,8 @@ class Observation:
         )
 
     def _has_lost(self) -> bool:
-        return any(
-            event["raised"]["stage"] == "send"
-            for path in self.directory.glob("w*.events")
-            if path.stat().st_size < 1 << 20
-            for event in read_events(path)
-            if "raised" in event
-        )
+        """Whether a worker has noted that a result could not be sent."""
+        return any(b'"stage": "send"' in path.read_bytes() for path in self.directory.glob("w*.events"))
 
     def _look_at_long_ones(self, look: Look) -> None:
         for seen in look.workers:
@@ -147,21 +146,33 @@ class Observation:
                     for stuck in self._pictures(only=seen.pid):
                         self._long[seen.pid, state.sample] = stuck
 
+    def give_up(self) -> None:
+        """The time for all is over: what does not seem to go on any more is called a hang."""
+        state = read_state(self.directory / "driver.state")
+        if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not _runs(self._pid):
+            return
+        look = self._take_look(state)
+        is_blocked = self._watch.blocked_s(look) >= BLOCKED_AT_THE_END_S
+        self._write_down(look, Verdict.HANGS if is_blocked else Verdict.TAKES_LONG)
+
     # --- acting
 
     def _end(self, look: Look, verdict: Verdict) -> None:
         """Write down what is seen, and have the trainer end the trial."""
+        self._write_down(look, verdict)
+        self._asked = time.monotonic()
+        if self._about["can_end"]:
+            ask(self._pid, END_SIGNAL)
+        else:
+            self._kill_trainer()
+
+    def _write_down(self, look: Look, verdict: Verdict) -> None:
         self._outside.update(
             verdict=verdict.value,
             seconds=look.now - self._about["began"],
             stuck=[asdict(stuck) for stuck in self._pictures()],
         )
         self._write()
-        self._asked = time.monotonic()
-        if self._about["can_end"]:
-            ask(self._pid, END_SIGNAL)
-        else:
-            self._kill_trainer()
 
     def _see_to_its_end(self, state: State) -> None:
         assert self._asked is not None
@@ -188,7 +199,8 @@ class Observation:
 
     def _orphan(self, look: Look) -> None:
         at_work = [seen for seen in look.workers if seen.stage == "fetch" and look.now - seen.since > ORPHANED_S]
-        if at_work and look.now - look.trainer.since > ORPHANED_S:
+        is_late = look.now - self._about["began"] > LATE_S
+        if is_late or (at_work and look.now - look.trainer.since > ORPHANED_S):
             self._kill_trainer()
 
     def conclude(self, *, exitcode: int | None = None) -> None:
@@ -233,8 +245,16 @@ class Observation:
 
     def _picture(self, pid: int, *, role: str, state: State | None, worker: int | None = None) -> Iterator[Stuck]:
         since, cpu_s = self._cpu.get(pid, (time.monotonic(), 0.0))
+        own = self.directory / f"w{worker}-{pid}.crash" if role == "worker" else self.directory.parent / "trainer.crash"
         yield from picture(
-            pid, role=role, places=self._places, worker=worker, state=state, since=since, cpu_before_s=cpu_s
+            pid,
+            role=role,
+            places=self._places,
+            worker=worker,
+            state=state,
+            since=since,
+            cpu_before_s=cpu_s,
+            written_to=own,
         )
 
 
@@ -247,12 +267,13 @@ def picture(
     state: State | None = None,
     since: float | None = None,
     cpu_before_s: float = 0.0,
+    written_to: Path | None = None,
 ) -> Iterator[Stuck]:
     """What a process is at; nothing if there is none."""
     facts = machine.process_facts(pid)
     if facts is None:
         return
-    stack = main_stack(pid)
+    stack = main_stack(pid) or (signalled_stack(pid, written_to) if written_to else [])
     if role == "worker":
         stack = own_part(stack)
     frames, place = places.of_summaries(stack)

@@ -11,6 +11,7 @@ from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, ProcessPict
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.words import OUTCOMES, count_of, has_program, size
 
+MANY = {"child": "children"}
 LOOKED_INTO = ("trainer", "worker", "our-worker")
 OF_SHARED_MEMORY = ("AF204", "AF205", "AF902")
 
@@ -163,12 +164,12 @@ def _trials(trials: Sequence[Trial]) -> Area:
         tried = {trial.workers: trial.outcome for trial in trials if trial.engine == engine}
         counts = (f"{workers} {OUTCOMES[outcome]}" for workers, outcome in sorted(tried.items()))
         engines.append(f"{engine} with {', '.join(counts)}")
-    return Area("trials", Mark.GOOD, "; ".join(engines), "; ".join(engines))
+    return Area("trials", Mark.GOOD, "; ".join(engines), str(len(trials)))
 
 
 def _processes(processes: Sequence[ProcessPicture], findings: Sequence[Finding]) -> Area:
     roles = [process.role for process in processes]
-    seen = [count_of(roles.count(role), role) for role in dict.fromkeys(roles)]
+    seen = [count_of(roles.count(role), role, many=MANY.get(role, "")) for role in dict.fromkeys(roles)]
     blind = [each for each in processes if each.why_no_stack and each.role in LOOKED_INTO]
     text = ", ".join(seen) + (f"; {len(blind)} without a stack: {_why_blind(blind[0])}" if blind else "")
     # Who sees nothing must not say that there is nothing.

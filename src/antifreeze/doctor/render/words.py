@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable
 
 from antifreeze.doctor.facts import Facts, Outcome, Place
@@ -37,13 +38,24 @@ def has_program(facts: Facts) -> bool:
     return bool(facts.source or facts.run or facts.loaders or facts.processes)
 
 
+def never_loaded(facts: Facts) -> bool:
+    """Whether the script was run, and failed before it came to a batch."""
+    return facts.run is not None and not facts.loaders and facts.run.outcome is not Outcome.OK
+
+
 def command_of(facts: Facts) -> str:
-    """The script and its words, as its user would type them after `antifreeze run`."""
+    """The patient, as its user has typed it."""
     if facts.run is not None and facts.run.command:
         return facts.run.command
     if facts.source is not None:
         return facts.source.script
     return _script_in(facts.processes[0].command) if facts.processes else ANY_SCRIPT
+
+
+def script_of(facts: Facts) -> str:
+    """The script and its words, as they may follow `antifreeze run`; of a loader in a module, any."""
+    command = command_of(facts)
+    return ANY_SCRIPT if re.fullmatch(r"[\w.]+:[\w.]+", command) else command
 
 
 def _script_in(command: str) -> str:
@@ -65,7 +77,7 @@ def path_of(place: Place, facts: Facts) -> str:
 
 def filled(text: str, facts: Facts) -> str:
     """With the patient's script in the place of `{script}`; other braces are the text's own."""
-    return text.replace("{script}", command_of(facts))
+    return text.replace("{script}", script_of(facts))
 
 
 def fixes(finding: Finding, facts: Facts) -> list[str]:

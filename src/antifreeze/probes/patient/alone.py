@@ -222,6 +222,11 @@ class Alone:
             fact = raised_fact(error, stage=stage, places=self._drive.places, sample=sample)
             self._drive.log.write(raised=asdict(fact))
 
+    @property
+    def wrong(self) -> list[str]:
+        """What workers had otherwise than the trainer, which had the same twice."""
+        return self._seen.wrong
+
     def finish(self) -> None:
         """Write down all that is known."""
         seen = self._seen
@@ -237,7 +242,6 @@ class Alone:
             slow=seen.slow,
             none_samples=list(seen.none)[:MOST_NAMED],
             non_finite_samples=seen.non_finite,
-            wrong=seen.wrong,
             warm_up_s=max(0.0, warm_up),
         )
         self._drive.finish()

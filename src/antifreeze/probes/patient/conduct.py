@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from antifreeze.engine.crossing.walk import walk
 from antifreeze.probes.gathering import contents_of, read_plain, read_trial, samples_to_blame, worker_notes
 from antifreeze.probes.patient.alone import Alone
 from antifreeze.probes.patient.drive import Drive, Order
-from antifreeze.probes.patient.notes import Log
+from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
@@ -52,6 +53,8 @@ class Conduct:
         self._number = 0
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
+        faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
+        keep_temporary_files_in(directory / "mp")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
         for number, each in enumerate([loader, *others]):
@@ -106,21 +109,23 @@ class Conduct:
             self._try_deadly(loader, deadly)
         if without.outcome is not Outcome.HANG:
             self._try_others(loader, written)
-        if hangs and self._has_time(written.seconds + 4):
+        if hangs and deadly and self._has_time(written.seconds + 4):
             drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
             drive.run(loader, self._iterate)
-        elif deadly:  # the last of all: it may be the end of this process
+        elif deadly and not hangs:  # the last of all: it may be the end of this process
             self._try_deadly(loader, deadly)
 
     def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
+        written = self._directory / "t01"
         drive = self._begin(loader, 0, workers=0)
-        alone = Alone(loader, drive, of_workers=contents_of(self._directory / "t01"))
+        alone = Alone(loader, drive, of_workers=contents_of(written))
         if not self._is_stream(loader):
             alone.fetch_named(failed)
             alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
         elif not not_yet:
             alone.load_stream(seconds=self._seconds(ALONE_S))
         alone.finish()
+        Log(str(written / "driver.events")).write(wrong=alone.wrong)
         return self._read(drive)
 
     def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
@@ -137,7 +142,7 @@ class Conduct:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
         if self._has_time(needed + OURS_S):
             self._try_ours(loader)
-        if written.outcome not in (Outcome.OK, Outcome.SLOW):
+        if written.outcome not in (Outcome.OK, Outcome.SLOW) or written.first_batch_s is None:
             return
         count = 1
         while count <= len(os.sched_getaffinity(0)):
@@ -202,6 +207,14 @@ class Conduct:
 
     def _seconds(self, wanted: float) -> float:
         return max(1.0, min(wanted, self._deadline - time.monotonic()))
+
+
+def keep_temporary_files_in(directory: Path) -> None:
+    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed."""
+    config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
+    if config.get("tempdir") is None:
+        directory.mkdir(mode=0o700)
+        config["tempdir"] = str(directory)
 
 
 def start_method_of(loader: Any) -> str:

@@ -207,5 +207,5 @@ class Journal:
             samples=self._samples,
             batches=self._batches,
             slowest_s=self._slowest_s,
-            sample=self.sample if self.is_at_work else "",
+            sample=self.sample if self._stage == "fetch" else "",
         )

@@ -104,6 +104,8 @@ class _Map:
         self._journal = journal
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__getitems__" and _gets_one_by_one(self._dataset):
+            raise AttributeError(name)  # torch then does the same, and each sample is noted
         found = getattr(self._dataset, name)
         return self._get_all if name == "__getitems__" and found else found
 
@@ -122,11 +124,27 @@ class _Map:
         try:
             samples = self._dataset.__getitems__(indices)
         except BaseException as error:
-            self._journal.note_failure(error, stage="fetch", batch=tuple(map(short, indices)))
+            failed = self._first_that_fails(indices) if isinstance(error, Exception) else None
+            self._journal.note_failure(error, stage="fetch", sample=failed, batch=tuple(map(short, indices)))
             raise
         for index, sample in zip(indices, samples, strict=False):
             self._journal.end_sample(index, sample)
         return samples
+
+    def _first_that_fails(self, indices: Any) -> str | None:
+        for index in indices:
+            try:
+                self._dataset[index]
+            except Exception:  # noqa: BLE001 - what was raised has been noted: this is only to know for which
+                return short(index)
+        return None
+
+
+def _gets_one_by_one(dataset: Any) -> bool:
+    """Whether it is a part of a dataset, of which torch would get many samples by getting each."""
+    from torch.utils.data import Subset  # noqa: PLC0415
+
+    return type(dataset) is Subset and not callable(getattr(dataset.dataset, "__getitems__", None))
 
 
 class _Stream:
