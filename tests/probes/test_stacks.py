@@ -23,6 +23,7 @@ def trains():
     _worker_loop()
 trains()
 """
+HERE = Path(__file__).parent
 SITE = sysconfig.get_path("purelib")
 CRASH = f"""Fatal Python error: Segmentation fault
 
@@ -31,10 +32,10 @@ Thread 0x00007f99 (most recent call first):
 
 Current thread 0x00007f98 (most recent call first):
   File "{SITE}/ctypes/__init__.py", line 519 in string_at
-  File "/data/train.py", line 24 in decode
+  File "{__file__}", line 24 in decode
   File "{SITE}/fetch.py", line 54 in fetch
   File "{SITE}/worker.py", line 300 in _worker_loop
-  File "/data/train.py", line 90 in <module>
+  File "{__file__}", line 90 in <module>
 
 Extension modules: numpy (total: 1)
 """
@@ -44,12 +45,12 @@ def test_the_crashed_thread_is_read_from_what_faulthandler_wrote() -> None:
     stack = current_stack(CRASH)
     assert [(frame.name, frame.lineno) for frame in own_part(stack)][:2] == [("string_at", 519), ("decode", 24)]
     assert own_part(stack)[-1].name == "_worker_loop"
-    assert str(Places(base="/data", cwd="/").of_summaries(own_part(stack))[1]) == "train.py:24"
+    assert str(Places(base=str(HERE), cwd="/").of_summaries(own_part(stack))[1]) == f"{Path(__file__).name}:24"
 
 
 def test_what_a_forked_worker_has_from_its_trainer_is_not_its_own() -> None:
-    waiting = CRASH.replace('"/data/train.py", line 24 in decode', f'"{SITE}/queues.py", line 24 in get')
-    assert Places(base="/data", cwd="/").of_summaries(own_part(current_stack(waiting)))[1] is None
+    waiting = CRASH.replace(f'"{__file__}", line 24 in decode', f'"{SITE}/queues.py", line 24 in get')
+    assert Places(base=str(HERE), cwd="/").of_summaries(own_part(current_stack(waiting)))[1] is None
 
 
 def test_a_process_is_seen_from_outside_and_can_tell_by_itself(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ class Watch:
         if not self._computes(look, quiet_s):
             return Verdict.HANGS if quiet_s >= self._patience(look) else Verdict.GOES_ON
         slowest = max(each.slowest_s for each in everybody)
-        longest = max((look.now - each.since for each in everybody if each.stage in ("fetch", "collate")), default=0.0)
+        at_work = [each for each in everybody if each.stage in ("fetch", "collate")] or [look.trainer]
+        longest = max(look.now - each.since for each in at_work)
         is_endless = slowest > 0 and longest >= max(ENDLESS_S, ENDLESS_TIMES * slowest) and quiet_s >= ENDLESS_S
         if is_endless:
             return Verdict.LOOPS

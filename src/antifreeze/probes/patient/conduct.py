@@ -51,6 +51,8 @@ class Conduct:
         self._batches: int = options["batches"]
         self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
+        self._slowest_s = 0.0
+        """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
         faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
@@ -103,11 +105,12 @@ class Conduct:
         if any(death.locks_held for death in written.deaths):
             return  # nobody can take these any more, and we would wait for them like anybody else
         failed, deadly = samples_to_blame(written)
-        without = self._try_alone(loader, failed=failed, not_yet=deadly)
-        hangs = written.outcome is Outcome.HANG
-        if hangs and without.outcome is not Outcome.HANG:
+        hangs, fails_alone = written.outcome is Outcome.HANG, False
+        if not deadly or not self._is_stream(loader):
+            fails_alone = self._try_alone(loader, failed=failed, not_yet=deadly).outcome is Outcome.HANG
+        if hangs and not fails_alone:
             self._try_deadly(loader, deadly)
-        if without.outcome is not Outcome.HANG:
+        if not fails_alone:
             self._try_others(loader, written)
         if hangs and deadly and self._has_time(written.seconds + 4):
             drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
@@ -122,21 +125,24 @@ class Conduct:
         if not self._is_stream(loader):
             alone.fetch_named(failed)
             alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
-        elif not not_yet:
+        else:
             alone.load_stream(seconds=self._seconds(ALONE_S))
         alone.finish()
+        self._slowest_s = alone.slowest_s
         Log(str(written / "driver.events")).write(wrong=alone.wrong)
         return self._read(drive)
 
     def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
         """In the trainer: whoever watches may see the same happen to it."""
-        if deadly and self._has_time(2):
-            alone = Alone(loader, self._begin(loader, 0, workers=0, purpose="deadly"), of_workers={})
-            if self._is_stream(loader):
-                alone.load_stream(seconds=self._seconds(ALONE_S))
-            else:
-                alone.fetch_named(deadly)
-            alone.finish()
+        if not deadly or not self._has_time(2):
+            return
+        if self._is_stream(loader):
+            self._try_alone(loader, failed=[], not_yet=[])
+            return
+        drive = self._begin(loader, 0, workers=0, purpose="deadly")
+        alone = Alone(loader, drive, of_workers={}, slowest_s=self._slowest_s)
+        alone.fetch_named(deadly)
+        alone.finish()
 
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S

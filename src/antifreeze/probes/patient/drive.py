@@ -11,6 +11,7 @@ import shutil
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from multiprocessing import connection
@@ -30,6 +31,8 @@ FIRST_BATCH_S = 20.0
 STEP_S = 1.0
 # The end of a worker is felt in the trainer before the worker is quite dead.
 DEATH_S = 0.5
+# All the more so if what was felt is a connection that has ended.
+CUT_OFF_S = 3.0
 
 
 class Ended(BaseException):
@@ -180,11 +183,11 @@ class Drive:
     def _note_failure(self, error: BaseException, *, has_started: bool) -> None:
         self.trip.error = error
         fact = raised_fact(error, stage="receive", places=self.places)
-        functions = {frame.function for frame in fact.frames}
-        if not has_started:
-            stage = "start"
-        elif "_next_index" in functions:
+        functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        if "_next_index" in functions:
             stage = "sampler"
+        elif not has_started:
+            stage = "start"
         else:
             stage = "receive"
         self.log.write(raised={**asdict(fact), "stage": stage})
@@ -194,7 +197,8 @@ class Drive:
         workers = getattr(iterator, "_workers", None)
         if isinstance(workers, list) and self.order.engine == "torch":
             if self.trip.error is not None:
-                connection.wait([each.sentinel for each in workers], timeout=DEATH_S)
+                is_cut_off = isinstance(self.trip.error, OSError | EOFError)
+                connection.wait([each.sentinel for each in workers], timeout=CUT_OFF_S if is_cut_off else DEATH_S)
             self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
 
     def _shut_down(self, iterator: Any) -> None:
