@@ -1,5 +1,6 @@
 # make setup | demo | test | check      all that one needs to know
 # make articles | bench | zoo | chaos   the longer proofs
+# make docs                             docs/checks/, from the checks themselves
 # make bench-page                       docs/benchmarks.md, from the figures in docs/benchmarks/
 # make bench-faults | bench-faults-page what a fault does to antifreeze and its peers; docs/faults-of-peers.md
 # make contract SUITE=…                 PyTorch's own test_dataloader.py, with our class in place of torch's
@@ -9,9 +10,8 @@
 
 PYTHON ?= python3
 ZOO ?= ../shared/zoo
-ZOO_CASES := shared-memory,file-descriptors,pickling,main-guard,fork-threads,fork-lock,fork-handle,worker-death,collate,$\
-	none-sample,memory-growth,orphans,shutdown,startup-cost,090,092,100,103,104,105,108,110,132,180,182
-ZOO_FIXES := 130,140,181
+# What `make zoo` is to do: SCORE="--only 07"; SCORE="--json docs/zoo.json", then SCORE=--page, writes docs/zoo.md.
+SCORE ?=
 # An index with builds of torch without CUDA, which is all that these targets need, where pip does not find one by itself.
 TORCH_INDEX ?=
 
@@ -57,7 +57,12 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m mypy
+	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+.PHONY: docs
+docs: $(READY)
+	$(BIN)/python docs/generate.py
 
 format: $(READY)
 	$(BIN)/ruff format
@@ -81,14 +86,10 @@ bench-faults: $(BENCH_READY)
 bench-faults-page: $(BENCH_READY)
 	$(BIN)/python benchmarks/faults.py --page
 
-# All cases but one, 093, which asks for torch's own timeout= and gets it; the last four need a word of their user's: torch's own
-# result is silently wrong, or a failure is to be mended.
+# Every case on torch, under `antifreeze run` and before the doctor; about an hour, for what hangs is waited for.
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run" --slack 2 --only $(ZOO_CASES) && \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run --fix rng,shard,stale" --slack 2 \
-	        --only $(ZOO_FIXES) && \
-	    ANTIFREEZE=require $(BIN)/python "$(ZOO)/drive.py" --prefix "antifreeze run --retry 1" --slack 2 --only 101; \
+	    $(BIN)/python -m zoo.score --zoo "$(ZOO)" $(SCORE); \
 	else \
 	    echo "zoo: skipped, there is no $(ZOO)/drive.py; say where it is: make zoo ZOO=path/to/zoo"; \
 	fi

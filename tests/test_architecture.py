@@ -25,11 +25,12 @@ loader | install | packing
 adoption
 iterator
 engine.epoch
+engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning
+engine.witness | engine.wording | engine.pinning | engine.consultation
 engine.pool
 engine.backends
 engine.worker
@@ -38,7 +39,7 @@ engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
 doctor
-settings | machine | whenimported | resources | engine.numbers
+settings | machine | whenimported | resources | hook | engine.numbers
 errors
 codes
 """
@@ -85,8 +86,10 @@ class Power:
 
 
 POWERS = (
-    # The second home is not the engine's: the demo ends programs that it started itself.
-    Power("killing", r"os\.kill(pg)?|.*\bpidfd_send_signal", Files(("engine/backends/process.py", "cli/bounded.py"))),
+    # The second home is not the engine's: the demo and the doctor end programs that they started themselves.
+    Power(
+        "killing", r"os\.kill(pg)?|.*\bpidfd_send_signal", Files(("engine/backends/process.py", "probes/bounded.py"))
+    ),
     # The second home maps files of the user's again, and no memory of ours.
     Power(
         "shared memory",

@@ -1,4 +1,4 @@
-"""`examples/articles/` runs the articles' own code: every line of it, in order, and nothing in between."""
+"""`examples/articles/` runs the articles' own code, every line of it, and answers every statement that they make."""
 
 import re
 import sys
@@ -9,7 +9,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "articles"))
 
 from cells import EXAMPLES, Example
-from page import ARTICLES, CLAIMS
+from page import CLAIMS
+from statements import ARTICLES, read_statements, statements_table
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES_FOLDER = ROOT / "examples" / "articles"
@@ -68,3 +69,38 @@ def test_the_page_quotes_the_article_word_for_word(example: Example) -> None:
     text = article_text(example).replace("*", "")
     for claim in CLAIMS[example.name]:
         assert claim.words in text
+
+
+def parts(prefix: str) -> tuple[str, str]:
+    """The prose of an article, without its headings, and the comments of its examples."""
+    text = (ARTICLES_FOLDER / ARTICLE_FILES[prefix]).read_text()
+    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    comments = re.findall(r"# *(.*)", "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)))
+    prose = re.sub(r"^```python\n.*?^```$|^\*\*[^*]*\*\*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return prose.replace("*", ""), "\n".join(comments)
+
+
+@with_the_articles
+@pytest.mark.parametrize("prefix", ARTICLE_FILES)
+def test_the_statements_together_are_the_whole_text_of_the_article(prefix: str) -> None:
+    prose, comments = parts(prefix)
+    for statement in read_statements(prefix):
+        if statement.is_comment:
+            assert statement.says in comments
+        else:
+            assert statement.says in prose, "not as the article has it, or not in its order"
+            before, _, prose = prose.partition(statement.says)
+            assert not before.strip(), "no statement answers this"
+    assert not prose.strip()
+
+
+@pytest.mark.parametrize("prefix", ARTICLE_FILES)
+def test_every_statement_is_answered(prefix: str) -> None:
+    for statement in read_statements(prefix):
+        assert statement.true and statement.antifreeze
+        is_answered = statement.true != "–"
+        assert is_answered or not statement.see
+
+
+def test_the_table_of_statements_is_the_one_in_the_page() -> None:
+    assert "\n".join(statements_table()) in (ROOT / "docs" / "articles.md").read_text()

@@ -28,7 +28,7 @@ from chaos.judge import (
 )
 from chaos.trial import draw
 
-from antifreeze.cli.bounded import run_bounded
+from antifreeze.probes.bounded import run_bounded
 
 TRIALS = [draw(3, number) for number in range(1500)]
 

@@ -137,6 +137,9 @@ class FakeWitness:
     def cause_of(self, lost: Lost) -> Cause:
         return cause_of(lost.exitcode, oom_kills_before=0, oom_kills_after=int(self.is_out_of_memory))
 
+    def last_words(self, worker: Any) -> None:
+        return None
+
     def has_memory_to_spare(self) -> bool:
         return True
 

@@ -32,14 +32,13 @@ from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, Options, mode, options_of
+from antifreeze.settings import TESTED_TORCH, Mode, Options, mode, options_of
 
 _Stock = dataloader._MultiProcessingDataLoaderIter
 _Base = dataloader._BaseDataLoaderIter
 
 _clock = time.perf_counter
 
-TESTED_TORCH = ((2, 11), (2, 13))
 # By then each worker has made several batches, and what it has noticed says something.
 LOOK_AFTER = 6
 # Shared memory for batches: this share of what is available, divided among the ranks of this machine.
@@ -103,12 +102,12 @@ class Iterator(_Stock):
         arena = Arena(window=window, budget_bytes=_budget_bytes())
         options, account = options_of(loader), account_of(loader)
         recipe, start_method = self._recipe(loader, options), _start_method(loader)
+        self._traits = describe(self._dataset) if loader.persistent_workers else {}
         with interruptions.held():
             grow = functools.partial(start_stem, recipe, start_method, account.ledger)
             pool = Pool(grow, workers=loader.num_workers)
             self._stem = pool.stem
             self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
-            self._traits = describe(self._dataset) if loader.persistent_workers else {}
             self._look_at = LOOK_AFTER * loader.num_workers
             self._tally = account.tally
             self._tally.begin(_clock())

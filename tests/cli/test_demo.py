@@ -29,6 +29,8 @@ for each in answer if isinstance(answer, list) else sys.exit(answer):
 FAST_OURS = [{**rate, "batches_per_s": 45.0} for rate in RATES]
 TORCH = {"spawn": "PicklingError: a lambda", "fork": [ARTICLE], "throughput": RATES}
 OURS = {"spawn": [ARTICLE], "throughput": FAST_OURS}
+DIAGNOSIS = "AF101 fork-after-threads      certain (reproduced)\n  thread_pool.py:30   return …"
+SAY = "import sys; print({text!r}); sys.exit({status})"
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +39,17 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "PATIENCE_WITH_TORCH_S", 1.0)
 
 
-def show(monkeypatch: pytest.MonkeyPatch, *, torch: dict[str, object], ours: dict[str, object]) -> int:
-    """The demo with programs in the place of the engines that give these answers."""
+def show(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    torch: dict[str, object] = TORCH,
+    ours: dict[str, object] = OURS,
+    diagnosis: str = DIAGNOSIS,
+    status: int = 1,
+) -> int:
+    """The demo with programs in the place of the engines, and of the doctor, that give these answers."""
+    doctor = SAY.format(text=diagnosis, status=status)
+    monkeypatch.setattr(demo, "DOCTOR", demo.Engine((sys.executable, "-c", doctor), mode="0"))
     for name, answers in (("TORCH", torch), ("OURS", ours)):
         program = STAND_IN.format(answers=json.dumps(answers))
         monkeypatch.setattr(demo, name, demo.Engine((sys.executable, "-c", program), mode="0"))
@@ -48,11 +59,11 @@ def show(monkeypatch: pytest.MonkeyPatch, *, torch: dict[str, object], ours: dic
 def test_when_all_holds_it_ends_well_and_its_last_line_is_the_next_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert show(monkeypatch, torch=TORCH, ours=OURS) == 0
+    assert show(monkeypatch) == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out.splitlines()[-1] == "now yours: antifreeze run train.py"
-    for text in ("PicklingError: a lambda", "4.5×", "identical: every sample"):
+    for text in ("PicklingError: a lambda", "4.5×", "identical: every sample", DIAGNOSIS.splitlines()[0]):
         assert text in said.out
 
 
@@ -85,6 +96,17 @@ def test_a_claim_that_does_not_hold_is_named_and_is_status_1(
     said = capsys.readouterr().out
     assert any("✗" in line and reason in line for line in said.splitlines())
     assert said.splitlines()[-1] == "this demo failed: 1 of its claims did not hold, see ✗"
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "status"),
+    [("nothing found", 0), (DIAGNOSIS.replace("AF101", "AF103"), 1), (DIAGNOSIS.replace("certain", "likely"), 1)],
+)
+def test_a_doctor_that_does_not_name_the_cause_is_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], diagnosis: str, status: int
+) -> None:
+    assert show(monkeypatch, diagnosis=diagnosis, status=status) == 1
+    assert "✗ the doctor was expected to name AF101" in capsys.readouterr().out
 
 
 def test_the_articles_lines_are_as_they_were_printed() -> None:

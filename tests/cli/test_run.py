@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from antifreeze import hook
 from antifreeze.cli import run
-from antifreeze.cli.main import main
+from antifreeze.cli.main import main, part_from_script
 from user_scripts import Ended
 
 RunScript = Callable[..., Ended]
-BOOTSTRAP = str(run.BOOTSTRAP)
+BOOTSTRAP = str(hook.BOOTSTRAP)
 
 TELL = """
 import json, os, sys
@@ -45,7 +46,7 @@ def test_the_script_sees_what_it_would_see_without_us(run_script: RunScript, tmp
     script = tmp_path / "tell.py"
     script.write_text(TELL)
     plain, ours = told(run_script(script, "a", "b")), told(run_script(script, "a", "b", via="antifreeze"))
-    assert ours.pop("sitecustomize") == str(run.BOOTSTRAP / "sitecustomize.py")
+    assert ours.pop("sitecustomize") == str(hook.BOOTSTRAP / "sitecustomize.py")
     assert plain.pop("sitecustomize") is None
     assert ours == plain
     assert ours["spec"] is None
@@ -88,7 +89,7 @@ def test_a_module_sees_what_it_would_see_without_us(package: Path, name: str) ->
     ours = told(run_in(package, "-m", "antifreeze", "run", "--stats", "-m", name, "a", "-m", "--retry"))
     plain = told(run_in(package, "-m", name, "plain"))
     assert ours.pop("argv") == [plain.pop("argv")[0], "a", "-m", "--retry"]
-    assert ours.pop("sitecustomize") == str(run.BOOTSTRAP / "sitecustomize.py")
+    assert ours.pop("sitecustomize") == str(hook.BOOTSTRAP / "sitecustomize.py")
     assert plain.pop("sitecustomize") is None
     assert ours == plain
     assert ours["spec"] in ("pack.tell", "pack.__main__")
@@ -107,7 +108,7 @@ def test_a_module_sees_what_it_would_see_without_us(package: Path, name: str) ->
     ],
 )
 def test_what_follows_the_script_or_the_module_is_not_ours(words: list[str], own: list[str]) -> None:
-    assert run.part_from_script(["run", *words]) == (["run", *own], words[len(own) :])
+    assert part_from_script(["run", *words], with_value=run.WITH_VALUE) == (["run", *own], words[len(own) :])
 
 
 def test_a_module_that_does_not_exist_is_pythons_own_error(package: Path) -> None:
@@ -240,7 +241,7 @@ def python_without_antifreeze(directory: Path) -> subprocess.CompletedProcess[st
     (directory / "sitecustomize.py").write_text(
         "import sys\nsys.path[:] = [entry for entry in sys.path if not entry.endswith(('site-packages', 'src'))]\n"
     )
-    environ = {**run.with_hook({"PYTHONPATH": str(directory)}), "HOME": str(directory)}
+    environ = {**hook.with_hook({"PYTHONPATH": str(directory)}), "HOME": str(directory)}
     return subprocess.run(
         [sys.executable, "-c", "print('ran')"], env=environ, capture_output=True, text=True, timeout=20, check=False
     )
@@ -251,12 +252,12 @@ def python_without_antifreeze(directory: Path) -> subprocess.CompletedProcess[st
 
 def test_the_hook_comes_first_and_the_rest_of_pythonpath_is_kept() -> None:
     rest = os.pathsep.join(["/a", "/b"])
-    assert run.with_hook({"PYTHONPATH": rest})["PYTHONPATH"] == os.pathsep.join([BOOTSTRAP, rest])
+    assert hook.with_hook({"PYTHONPATH": rest})["PYTHONPATH"] == os.pathsep.join([BOOTSTRAP, rest])
 
 
 @pytest.mark.parametrize("environ", [{}, {"PYTHONPATH": ""}, {"PYTHONPATH": BOOTSTRAP}])
 def test_the_working_directory_does_not_slip_onto_the_path(environ: dict[str, str]) -> None:
-    assert run.with_hook(environ)["PYTHONPATH"] == BOOTSTRAP
+    assert hook.with_hook(environ)["PYTHONPATH"] == BOOTSTRAP
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:

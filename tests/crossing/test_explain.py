@@ -288,7 +288,7 @@ def test_a_batch_that_a_worker_made_is_told_so() -> None:
     assert error.what == "worker 3 made a batch that cannot be sent: batch[1] cannot be pickled"
     assert error.where == "batch[1] is a _thread.lock"
     assert error.why == "TypeError: cannot pickle '_thread.lock' object"
-    assert error.code == "AF301"
+    assert error.code == "AF305"
     assert error.try_ and "plain data" in error.try_
 
 

@@ -165,7 +165,7 @@ def test_the_error_says_what_where_why_and_what_to_try() -> None:
     assert error.what == "worker 0 made a batch that cannot be sent: batch['x'][('deep', 1)][0] cannot be pickled"
     place = f"{Path(__file__).name}:{a_generator.__code__.co_firstlineno}"
     assert error.where == f"batch['x'][('deep', 1)][0] is a generator of a_generator at {place}"
-    assert error.code == "AF301"
+    assert error.code == "AF305"
     assert error.why == "TypeError: cannot pickle 'generator' object"
     assert error.try_ and "plain data" in error.try_
     assert any(re.search(r"worker 0 \(pid \d+\), batch 0", note) for note in error.__notes__)

@@ -815,6 +815,7 @@ def outage(stage: Stage) -> None:
     try:
         assert lists(batches) == WHOLE
         assert [worker.pid for worker in batches._workers] == pids
+        # Nobody was replaced or hedged. How many stalls there are is the machine's affair: here, 0.2 s make one.
         assert set(ledger.counts) == {Kind.STALL}
     finally:
         over.set()

@@ -1,5 +1,7 @@
 """Runs at the start of every Python process below `antifreeze run`, which puts this directory on PYTHONPATH.
 
+So does `antifreeze doctor`: below it, the program is examined on torch's own loader, and does not get the engine.
+
 It leaves the process as it would have been without us: the user's own `sitecustomize` runs, and this directory is not on
 `sys.path`. PYTHONPATH stays as it is, so that processes started from here (torchrun, Lightning's ranks) get the engine
 too. A fault of ours is one line on stderr.
@@ -45,6 +47,16 @@ def install_the_engine() -> None:
             sys.stderr.write(f"antifreeze: not active in {sys.executable}: {type(fault).__name__}: {reason}\n")
 
 
+def install_the_examiner() -> None:
+    """The doctor has started this program: it is watched, and its loaders stay torch's own."""
+    try:
+        from antifreeze.probes.patient import examine_when_imported
+
+        examine_when_imported()
+    except Exception as fault:  # the program must fail by itself, and not because of us
+        sys.stderr.write(f"antifreeze: cannot examine this process: {type(fault).__name__}: {fault}\n")
+
+
 def has_torch() -> bool:
     """Whether anything is lost: a Python without torch has no loaders."""
     import importlib.util
@@ -56,4 +68,7 @@ leave_the_path()
 try:
     run_the_users_own()  # what it raises is the user's; Python reports it as it always does
 finally:
-    install_the_engine()
+    if "ANTIFREEZE_EXAMINE" in os.environ:
+        install_the_examiner()
+    else:
+        install_the_engine()

@@ -8,24 +8,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antifreeze.cli.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import Outcome, run_bounded
 
 if TYPE_CHECKING:  # rich takes a tenth of a second, and `antifreeze run` does not need it
     from rich.console import Console
     from rich.table import Table
 
-NAME = "demo"
-HELP = "see it work: no data, no GPU, under a minute"
 LAST_LINE = "now yours: antifreeze run train.py"
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "demo"
 ARTICLE = SCRIPTS / "lambda_transform.py"
 THROUGHPUT = SCRIPTS / "throughput.py"
+SICK = SCRIPTS / "thread_pool.py"
+DISEASE = "AF101"
 
 PATIENCE_WITH_TORCH_S = 8.0
 TIMEOUT_S = 40.0
@@ -34,7 +36,7 @@ ARTICLE_SAMPLES = 100
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One of the two that are compared."""
+    """What a script is given to."""
 
     command: tuple[str, ...]
     mode: str
@@ -48,6 +50,7 @@ class Engine:
 
 TORCH = Engine((sys.executable,), mode="0")
 OURS = Engine((sys.executable, "-m", "antifreeze", "run"), mode="require")
+DOCTOR = Engine((sys.executable, "-m", "antifreeze", "doctor"), mode="1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +62,7 @@ def execute(_arguments: argparse.Namespace) -> int:
 
     console = Console(highlight=False)
     failures = 0
-    for show in (show_article_on_torch, show_article_on_ours, show_side_by_side):
+    for show in (show_article_on_torch, show_article_on_ours, show_side_by_side, show_doctor):
         for wrong in show(console):
             say(console, f"✗ {wrong}", style="bold red")
             failures += 1
@@ -132,6 +135,21 @@ def show_side_by_side(console: Console) -> list[str]:
         )
     console.print(table)
     return wrong
+
+
+def show_doctor(console: Console) -> list[str]:
+    headline(console, "4  A script that hangs on torch, and the doctor")
+    say(console, f"the script  {SICK}")
+    say(console, f"$ antifreeze doctor {SICK.name}")
+    # What is installed is not the patient's own, and the doctor would look past it.
+    with console.status(f"antifreeze doctor {SICK.name}"), tempfile.TemporaryDirectory(prefix="antifreeze-") as folder:
+        outcome = DOCTOR.run(shutil.copy(SICK, folder))
+    for line in outcome.stdout.splitlines():
+        say(console, line)
+    is_named = any(line.startswith(DISEASE) and "certain" in line for line in outcome.stdout.splitlines())
+    if outcome.exit_status != 1 or not is_named or f"{SICK.name}:" not in outcome.stdout:
+        return [f"the doctor was expected to name {DISEASE} and its line: {outcome.last_words}"]
+    return []
 
 
 def unfinished(name: str, outcome: Outcome) -> list[str]:

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from antifreeze.errors import ConfigError
+from antifreeze.hook import interpreter_flags, with_hook
 from antifreeze.settings import environment, mode, read_variable
 
-NAME = "run"
-HELP = "run a script, every loader in it on our engine"
 MODULE = "-m"
-BOOTSTRAP = Path(__file__).resolve().parents[1] / "bootstrap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +54,7 @@ FLAGS = (
     Flag("--ledger", "ANTIFREEZE_LEDGER", "write all that deviates from a calm run to FILE, as JSON lines", "FILE"),
     Flag("--stats", "ANTIFREEZE_STATS", "print where the time went when the script ends"),
 )
+WITH_VALUE = {flag.name for flag in FLAGS if flag.metavar is not None}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,19 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "script", metavar="SCRIPT", nargs="?", help="a Python file; all that follows it belongs to the script"
     )
     program.add_argument(MODULE, dest="module", metavar="MODULE", help="a module, as in python -m MODULE; likewise")
-
-
-def part_from_script(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part our words from those of the script, which must not reach argparse: it would take -h, -- and the like."""
-    if not words or words[0] != NAME:
-        return list(words), []
-    with_value = {flag.name for flag in FLAGS if flag.metavar is not None}
-    last = 1
-    while last < len(words) and words[last].startswith("-") and not words[last].startswith(MODULE):
-        last += 2 if words[last] in with_value else 1
-    if words[last : last + 1] == [MODULE]:  # and its name is the next word
-        last += 1
-    return list(words[: last + 1]), list(words[last + 1 :])
 
 
 def execute(arguments: argparse.Namespace) -> NoReturn:
@@ -135,24 +120,6 @@ def check_hook_reaches_python() -> None:
             why="with -I or -E Python ignores PYTHONPATH, with -S it does not run sitecustomize; we need both",
             try_="antifreeze run, or python -m antifreeze run, without these flags",
         )
-
-
-def interpreter_flags() -> list[str]:
-    """The flags that this interpreter was started with (-W, -X, -O, -u …): meant for the script."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    is_unbuffered = getattr(sys.__stdout__, "write_through", False)
-    return [*flags, "-u"] if is_unbuffered else flags
-
-
-def with_hook(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment in which Python, and every Python started from it, runs our sitecustomize."""
-    others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(BOOTSTRAP)]
-    return {
-        # Workers of a clean stem must hash as the script does, or sets of strings have another order there.
-        "PYTHONHASHSEED": str(secrets.randbits(32) or 1),
-        **environ,
-        "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others]),
-    }
 
 
 def become(command: list[str], *, environ: Mapping[str, str]) -> NoReturn:

@@ -1,4 +1,8 @@
-"""All checks over all facts → findings, the surest first. Pure."""
+"""All checks over all facts → findings, the surest first. Pure.
+
+A cause outranks its symptoms: what one finding explains is not told beside it, though the symptom may be seen for
+certain and the cause be only likely. A cause that is no more than possible hides nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ from collections.abc import Iterable, Sequence
 
 from antifreeze.doctor.checks import CHECKS
 from antifreeze.doctor.facts import Facts
-from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.finding import Finding, Weight
 
 
 def diagnose(facts: Facts, *, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Finding]:
     """What the patient has; `select` and `ignore` are codes or beginnings of codes (`AF3`)."""
-    found = [finding for check in CHECKS for finding in check.examine(facts)]
+    found = _once([finding for check in CHECKS for finding in check.examine(facts)])
     told = [finding for finding in found if not _is_explained(finding, found) and not _is_hushed(finding, facts)]
     wanted = [
         finding
@@ -21,13 +25,31 @@ def diagnose(facts: Facts, *, select: Sequence[str] = (), ignore: Sequence[str] 
     return sorted(wanted, key=lambda finding: (finding.weight, finding.loader or 0, finding.code))
 
 
+def _once(found: Iterable[Finding]) -> list[Finding]:
+    """One finding per code, loader and line: the surest."""
+    best: dict[tuple[str, int | None, str], Finding] = {}
+    for finding in found:
+        key = (finding.code, finding.loader, str(finding.where))
+        if key not in best or finding.weight < best[key].weight:
+            best[key] = finding
+    return list(best.values())
+
+
 def _is_explained(finding: Finding, found: Iterable[Finding]) -> bool:
-    """Whether it is a mere symptom of another one, of the same loader, that we are at least as sure of."""
+    """Whether it is a mere symptom of another one, of the same loader."""
     return any(
-        finding.code in other.explains and other.weight <= finding.weight and _concern_one_loader(finding, other)
+        finding.code in other.explains
+        and (other.weight <= Weight.LIKELY or other.weight <= finding.weight)
+        and not _explain_each_other(finding, other)
+        and _concern_one_loader(finding, other)
         for other in found
         if other is not finding
     )
+
+
+def _explain_each_other(finding: Finding, other: Finding) -> bool:
+    """Two that name each other are rivals; the surer one stays, and neither hides an equal."""
+    return other.code in finding.explains and finding.weight <= other.weight
 
 
 def _concern_one_loader(one: Finding, other: Finding) -> bool:

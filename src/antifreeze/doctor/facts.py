@@ -1,8 +1,8 @@
 """All that is known about a patient: frozen, plain, to and from JSON. Pure data.
 
-A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is frozen.
-Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not see, is None
-or empty, and a check that lacks a fact stays silent.
+A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is
+frozen. Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not
+see, is None or empty, and a check that lacks a fact stays silent.
 
 Paths of files are as the patient knows them; a `Place` shows them relative to the directory of the script.
 """
@@ -47,6 +47,8 @@ class Machine:
     """That the machine has."""
     usable_cpus: int
     """That this process may use at once: affinity and cgroup quota considered, rounded up."""
+    cpu_quota: float | None = None
+    """Processors' worth of time that the cgroup grants; None: there is no limit."""
     memory_available_bytes: int | None = None
     memory_limit_bytes: int | None = None
     """Of the cgroup; None: there is none."""
@@ -244,6 +246,12 @@ class Held:
     """Where the attribute is assigned."""
     is_deadly: bool = False
     """Whether our engine would not fork with it."""
+    why: str = ""
+    """What a fork does to it, where it is deadly."""
+    mode: str | None = None
+    """Of what was opened: `rb`, `w`."""
+    shares_position: bool = False
+    """Whether it reads a file at a position that all forked workers share and move."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +319,8 @@ class Loader:
     """Names of the Python threads beside the main one."""
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
+    unseen: tuple[str, ...] = ()
+    """The fields above that could not be looked at, or not to their end in time."""
 
 
 # --- trials
@@ -363,6 +373,7 @@ class Death:
     """A worker that ended before its work was done."""
 
     worker: int
+    """-1: the trainer itself."""
     pid: int
     exitcode: int | None
     """As multiprocessing gives it: negative for a signal."""
@@ -397,7 +408,8 @@ class Stuck:
     stage: str | None = None
     """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
     waits_in: str | None = None
-    """`lock`, `socket`, `pipe`, `poll`, `sleep`, `disk`; None: it runs, or nobody can tell."""
+    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `child` (its end), `disk`; None: it runs, or
+    nobody can tell."""
     state: str = ""
     """The kernel's letter: R runs, S sleeps, D cannot be woken, T is stopped."""
     cpu_share: float = 0.0
@@ -469,6 +481,8 @@ class Trial:
     non_finite: tuple[str, ...] = ()
     """Indices of samples with NaN or infinite values."""
     none_samples: tuple[str, ...] = ()
+    swallowed: Mapping[str, str] = field(default_factory=dict)
+    """Of None samples: index → what was raised and caught on the way, in a sentence, when it was fetched once more."""
     wrong: tuple[str, ...] = ()
     """Indices whose content differs from what the trainer itself gets, where that gets the same twice."""
     same_draws: tuple[str, ...] = ()
@@ -488,6 +502,9 @@ class Run:
     command: str
     outcome: Outcome
     reached_a_loader: bool = False
+    """Whether it iterated one, with workers or without."""
+    is_trainer_a_child: bool | None = None
+    """Whether the process that iterates it was started by the script, and is not the script itself."""
     exitcode: int | None = None
     seconds: float = 0.0
     raised: Raised | None = None
@@ -508,6 +525,8 @@ class ThreadPicture:
     """The innermost first."""
     is_main: bool = False
     has_gil: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The variables of the user's innermost function in it, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -521,13 +540,28 @@ class ProcessPicture:
     worker: int | None = None
     command: str = ""
     state: str = ""
+    """The kernel's letter, as of `Stuck`."""
     waits_in: str | None = None
     """As of `Stuck`."""
     channel: str = ""
     """The kernel's name for where it waits."""
     cpu_share: float = 0.0
+    """Of one processor, while we looked."""
     seconds: float = 0.0
     """Since it was started."""
+    still_s: float = 0.0
+    """For how long it has not moved at all, as far as we know: no processor time, no bytes, the same stack; 0: it moves."""
+    same_place_s: float = 0.0
+    """For how long we have seen it at the same sample (a worker), or in the same call of a function of the user's."""
+    stage: str | None = None
+    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `close` (it waits for workers
+    to end), `step` (anywhere else)."""
+    place: Place | None = None
+    """The innermost line of the user's in its main thread."""
+    sample: str | None = None
+    """Index of the sample that a worker is at."""
+    batch: tuple[str, ...] = ()
+    """The indices of the batch that a worker is at, the first few."""
     rss_bytes: int = 0
     threads: tuple[ThreadPicture, ...] = ()
     native: tuple[str, ...] = ()
@@ -535,10 +569,18 @@ class ProcessPicture:
     lock: str = ""
     """The futex or file lock that it waits for, so that those who wait for the same one can be seen."""
     peer: str = ""
-    """The other end of the socket that it waits for."""
+    """The other end of the socket that it waits for, or the file."""
+    waits_for: tuple[int, ...] = ()
+    """Processes of this program that could end its wait."""
     tracer: int = 0
     rank: int | None = None
+    """Its number among the processes of a distributed training."""
+    world_size: int | None = None
+    """How many of them there are, here and on other machines."""
     why_no_stack: str = ""
+    """What is in the way; empty if it could be seen."""
+    to_see_stack: str = ""
+    """The command that would let us see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ import linecache
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from antifreeze.engine import wording
+from antifreeze.codes import named
+from antifreeze.doctor.finding import Finding
+from antifreeze.engine import consultation, wording
 from antifreeze.engine.arena.board import Pulse
 from antifreeze.engine.numbers import SeatNo
 from antifreeze.engine.plan.ticket import Ticket
@@ -44,8 +46,9 @@ _DONE = {
 class Chronicle:
     """Tells what happened to the workers of one iterator."""
 
-    def __init__(self, ledger: Ledger, watchdog: Watchdog, witness: Witness) -> None:
+    def __init__(self, ledger: Ledger, watchdog: Watchdog, witness: Witness, *, workers: int) -> None:
         self._ledger = ledger
+        self._workers = workers
         self._watchdog = watchdog
         self._witness = witness
         self._stalls = 0
@@ -89,6 +92,8 @@ class Chronicle:
         facts["exitcode"] = lost.exitcode
         facts["signal"] = wording.signal_name(lost.exitcode)
         facts["stack"] = worker.board.read_text() or None
+        finding = self._ask_about_end(lost, facts, cause, times=1)
+        facts["code"] = finding.code if finding else None
         freed = ""
         if worker.released_locks:
             freed = f"; {worker.released_locks} lock(s) that it held were released: what they guard may be half done"
@@ -117,6 +122,7 @@ class Chronicle:
         *,
         texts: Mapping[SeatNo, str],
         typical_s: float | None,
+        is_at_work: bool,
         did: str,
     ) -> None:
         """A worker makes no progress: tell the user, with the stacks of all that are stuck."""
@@ -129,9 +135,21 @@ class Chronicle:
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = texts[seat] or None
         silent_s = self._watchdog.silent_s(seat)
-        self._ledger.add(Kind.STALL, f"no progress for {silent_s:.0f} s; {did}", **facts)
         stack = _last_stack(texts[seat])
         is_stopped, waits_in = self._watchdog.is_stopped(seat), self._watchdog.waits_in(seat)
+        finding = consultation.about_stuck(
+            worker,
+            stack,
+            sample=facts["sample"],
+            seconds=silent_s,
+            typical_s=typical_s,
+            waits_in=waits_in,
+            is_stopped=is_stopped,
+            is_at_work=is_at_work,
+            workers=self._workers,
+        )
+        facts["code"] = finding.code if finding else None
+        self._ledger.add(Kind.STALL, f"no progress for {silent_s:.0f} s; {did}", **facts)
         stall = report.Stall(
             seconds=silent_s,
             worker=int(worker.number),
@@ -143,7 +161,10 @@ class Chronicle:
             typical_s=typical_s,
             frames=[_with_source(frame) for frame in stack.frames] if stack else (),
             waits_in="stopped (SIGSTOP)" if is_stopped else waits_in,
-            how_sure="certain" if is_stopped else "likely" if waits_in == "lock" else "possible",
+            how_sure=finding.weight.word if finding else "possible",
+            disease=named(finding.code) if finding else None,
+            why=finding.why if finding else None,
+            fix=_cure(finding) if finding else None,
             did=did,
             setting="stall_after=, hedge=, sample_timeout= (or run --stall-after, --no-hedge)",
             stack_file=str(file) if file else None,
@@ -180,12 +201,14 @@ class Chronicle:
         )
         say_counted("quarantine", f"batch {ticket.batch}, sample {index!r}: not fetched any more; {why}")
 
-    def loss(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, *, why: str, cause: Cause) -> Failure:
-        """The error for a worker that ended and is not replaced."""
+    def loss(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, *, why: str, cause: Cause, times: int) -> Failure:
+        """The error for a worker that ended, as one of so many that ended there, and is not replaced."""
         what = wording.what_happened(lost)
         facts = _facts(lost.worker, pulse, ticket)
         facts["exitcode"] = lost.exitcode
         facts["signal"] = wording.signal_name(lost.exitcode)
+        finding = self._ask_about_end(lost, facts, cause, times=times)
+        facts["code"] = finding.code if finding else None
         self._ledger.add(Kind.ERROR_RAISED, f"{what} {why}", **facts)
         kind: type[WorkerLost] = wording.kind_of(lost)
         return functools.partial(
@@ -194,10 +217,21 @@ class Chronicle:
             where=f"worker {lost.worker.number}, {wording.place(pulse, ticket)}",
             why="; ".join((f"the worker {cause.what}", *cause.evidence, why)),
             try_=cause.advice,
+            code=facts["code"],
             worker=int(lost.worker.number),
             pid=lost.pid or -1,
             exitcode=lost.exitcode,
             batch=ticket.batch if ticket else None,
+        )
+
+    def _ask_about_end(self, lost: Lost, facts: Facts, cause: Cause, *, times: int) -> Finding | None:
+        return consultation.about_dead(
+            lost,
+            self._witness.last_words(lost.worker),
+            cause,
+            sample=facts["sample"],
+            times=times,
+            workers=self._workers,
         )
 
     def frozen(self, worker: Worker, ticket: Ticket | None, *, silent_s: float) -> Failure:
@@ -206,6 +240,7 @@ class Chronicle:
             worker,
             ticket,
             what=f"DataLoader worker (pid {worker.known_pid}) made no progress for {silent_s:.0f} s",
+            seconds=silent_s,
             try_="give what it waits for a time-out of its own; sample_timeout= says how long is too long",
         )
 
@@ -215,10 +250,11 @@ class Chronicle:
             worker,
             ticket,
             what=f"DataLoader timed out after {timeout_s:g} seconds",
+            seconds=timeout_s,
             try_="a larger timeout=, or none: without it a stuck worker is noticed and helped out",
         )()
 
-    def _frozen(self, worker: Worker, ticket: Ticket | None, *, what: str, try_: str) -> Failure:
+    def _frozen(self, worker: Worker, ticket: Ticket | None, *, what: str, seconds: float, try_: str) -> Failure:
         pulse = worker.board.read_pulse()
         text = self._witness.texts_of([worker])[worker.seat]
         stack = _last_stack(text)
@@ -226,13 +262,27 @@ class Chronicle:
         seen = self._witness.look_at([worker]).get(worker.seat) if worker.known_pid is not None else None
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = text or None
+        waits_in = seen.waits_in if seen else None
+        finding = consultation.about_stuck(
+            worker,
+            stack,
+            sample=facts["sample"],
+            seconds=seconds,
+            typical_s=None,
+            waits_in=waits_in,
+            is_stopped=bool(seen and seen.is_stopped),
+            is_at_work=False,
+            workers=self._workers,
+        )
+        facts["code"] = finding.code if finding else None
         self._ledger.add(Kind.ERROR_RAISED, what, **facts)
         return functools.partial(
             WorkerFrozen,
             what,
             where=f"worker {worker.number}, {wording.place(pulse, ticket)}" + (f", at {frame}" if frame else ""),
-            why=f"it waits in: {seen.waits_in}" if seen and seen.waits_in else None,
+            why=f"it waits in: {waits_in}" if waits_in else None,
             try_=try_,
+            code=facts["code"],
             worker=int(worker.number),
             pid=worker.known_pid or -1,
             batch=ticket.batch if ticket else None,
@@ -246,6 +296,11 @@ def _facts(worker: Worker | None, pulse: Pulse | None, ticket: Ticket | None) ->
         "batch": ticket.batch if ticket else None,
         "sample": wording.sample_at(pulse, ticket) if pulse else None,
     }
+
+
+def _cure(finding: Finding) -> str | None:
+    """What the user can change; that antifreeze would carry it is no news here."""
+    return next((fix for fix in finding.fix if not fix.startswith("antifreeze run")), None)
 
 
 def _last_stack(text: str) -> stacks.Stack | None:

@@ -16,27 +16,22 @@ from typing import Any, NoReturn
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
-from antifreeze.engine.chronicle import Chronicle, Failure
+from antifreeze.engine.chronicle import Failure
+from antifreeze.engine.crew import assemble
 from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.crossing.state import tell
-from antifreeze.engine.flow.delivery import Arrival, Delivery
+from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.flow.dispatch import Dispatch
 from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.hedging import Rescue
-from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.numbers import TicketNo
-from antifreeze.engine.orders import Orders
-from antifreeze.engine.outcomes import Nothing, Outcome, Outcomes, Over, Pinning, Raised, Unsent
+from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent
 from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
-from antifreeze.engine.succession import Succession
-from antifreeze.engine.supervise.recovery import Recovery
-from antifreeze.engine.supervise.watchdog import Watchdog
-from antifreeze.engine.supervisor import Supervisor
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Settled, Spent, Unfit
 from antifreeze.engine.witness import Witness
@@ -80,34 +75,23 @@ class Epoch:
         self._is_stream = is_stream
         self._plan = Plan(workers=workers, share_out=None if in_order else window, is_stream=is_stream)
         self._dispatch = Dispatch(window=window)
-        self._delivery: Delivery[Outcome] = Delivery(in_order=in_order)
-        self._orders = Orders(pool, arena)
-        self._orders.quarantined = account.quarantined
-        watchdog = Watchdog(
-            stall_after_s=options.stall_after_s,
-            one_blocked_s=options.one_blocked_s,
-            all_blocked_s=options.all_blocked_s,
-        )
-        self._chronicle = Chronicle(account.ledger, watchdog, witness)
-        self._outcomes = Outcomes(pool, arena, self._chronicle)
-        self._succession = Succession(
-            self._orders, self._delivery, self._chronicle, is_stream=is_stream, replays=options.replay
-        )
-        self.misgivings = Misgivings(pool, self._succession, self._chronicle, is_stream=is_stream, fixes=options.fix)
-        self._supervisor = Supervisor(
+        crew = assemble(
             pool,
-            self._orders,
-            self._delivery,
-            self._succession,
-            recovery=Recovery(workers=workers),
-            watchdog=watchdog,
+            arena,
+            options=options,
+            account=account,
             witness=witness,
-            chronicle=self._chronicle,
             rescue=rescue,
-            # A stream cannot be read by two at once, and nothing can be left out of it before it has come.
-            hedges=options.hedge and not is_stream,
-            quarantines=options.policy.then != "raise" and not is_stream,
+            in_order=in_order,
+            is_stream=is_stream,
         )
+        self._orders = crew.orders
+        self._delivery = crew.delivery
+        self._outcomes = crew.outcomes
+        self._succession = crew.succession
+        self._supervisor = crew.supervisor
+        self._chronicle = crew.chronicle
+        self.misgivings = crew.misgivings
         self._times = Times(account.tally)
         account.sources.add(self)
         self._is_strict = options.policy.is_strict
@@ -116,6 +100,7 @@ class Epoch:
         self._can_wait_for_one = in_order and pinner is None and window <= MOST_UNHEARD * workers
         self._timeout_s = timeout_s
         """torch's own `timeout=`; 0: none."""
+        self._pinning_limit_s = timeout_s or options.all_blocked_s
         self._waited_s = 0.0
         """How long no batch has come while one was waited for."""
         self._failure: Failure | None = None
@@ -215,12 +200,12 @@ class Epoch:
         if not isinstance(outcome, Pinning):
             return
         self._awaits_pinning = True  # an interrupt in here loses nothing
-        is_there = pinner.wait_for(outcome.pinned, timeout_s=self._timeout_s)
+        is_there = pinner.wait_for(outcome.pinned, timeout_s=self._pinning_limit_s)
         self._awaits_pinning = False
         if not is_there:
             error = RuntimeError(
-                f"DataLoader timed out after {self._timeout_s:g} seconds: batch {ticket.batch} has come, and is still on "
-                "its way into page-locked memory (pin_memory=True)"
+                f"DataLoader timed out after {self._pinning_limit_s:g} seconds: batch {ticket.batch} has come, and is "
+                "still on its way into page-locked memory (pin_memory=True)"
             )
             self._meant = id(error)
             raise error

@@ -128,7 +128,7 @@ class Outcomes:
             case Nothing() | Over():
                 return None, None
         if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
-            error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error))
+            error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error), code="AF325")
         error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
         self._chronicle.note_raised(error, ticket, position, pid)
         return None, error

@@ -8,7 +8,6 @@ when the interpreter goes can take the program down with it.
 from __future__ import annotations
 
 import contextlib
-import math
 import queue
 import threading
 import time
@@ -98,8 +97,8 @@ class Pinner:
         return pinned
 
     def wait_for(self, pinned: Pinned, *, timeout_s: float) -> bool:
-        """Whether this batch is pinned by then; with 0, when it is. Raises if there is nobody left to do it."""
-        deadline = time.monotonic() + (timeout_s or math.inf)
+        """Whether this batch is pinned by then. Raises if there is nobody left to do it."""
+        deadline = time.monotonic() + timeout_s
         while not pinned.wait(min(SLICE_S, max(0.0, deadline - time.monotonic()))):
             if not self.thread.is_alive():
                 raise RuntimeError("Pin memory thread exited unexpectedly")

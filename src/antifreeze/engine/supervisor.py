@@ -105,9 +105,10 @@ class Supervisor:
         texts = self._witness.texts_of(unreported)
         for worker in unreported:
             did = hedged.get(worker, "nothing yet: it may still come back")
-            if states[worker] is State.SLOW:
+            is_at_work = states[worker] is State.SLOW
+            if is_at_work:
                 did = "nothing: it is at work, and is left alone"
-            self._report(worker, texts, timings, did=did)
+            self._report(worker, texts, timings, is_at_work=is_at_work, did=did)
         return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
 
     def recover(self, lost: Lost) -> Failure | None:
@@ -126,10 +127,11 @@ class Supervisor:
         if verdict is Verdict.HOPELESS or (
             verdict is Verdict.POISON and not self._put_into_quarantine(pulse, ticket, f"the worker {cause.what}")
         ):
-            return self._chronicle.loss(lost, pulse, ticket, why=self._why(verdict, number, pulse), cause=cause)
+            why, times = self._why(verdict, number, pulse), self._recovery.ends_at(number, pulse)
+            return self._chronicle.loss(lost, pulse, ticket, why=why, cause=cause, times=max(1, times))
         obstacle = self._succession.obstacle(worker)
         if obstacle is not None:
-            return self._chronicle.loss(lost, pulse, ticket, why=obstacle, cause=cause)
+            return self._chronicle.loss(lost, pulse, ticket, why=obstacle, cause=cause, times=1)
         self._chronicle.note_end(lost, pulse, ticket, cause)
         if cause.is_oom:
             self._run_one_fewer()
@@ -202,11 +204,24 @@ class Supervisor:
         self._reported[seat] = pulse
         return is_new
 
-    def _report(self, worker: Worker, texts: Mapping[SeatNo, str], timings: Sequence[Timing], *, did: str) -> None:
+    def _report(
+        self,
+        worker: Worker,
+        texts: Mapping[SeatNo, str],
+        timings: Sequence[Timing],
+        *,
+        is_at_work: bool,
+        did: str,
+    ) -> None:
         samples = sum(timing.samples for timing in timings)
         typical_s = sum(timing.fetch_ns for timing in timings) / samples / 1e9 if samples else None
         self._chronicle.report_stall(
-            worker, self._succession.ticket_of(worker), texts=texts, typical_s=typical_s, did=did
+            worker,
+            self._succession.ticket_of(worker),
+            texts=texts,
+            typical_s=typical_s,
+            is_at_work=is_at_work,
+            did=did,
         )
 
     # --- what cannot be mended

@@ -109,6 +109,15 @@ def memory_since(fork: Iterable[Mapping]) -> Memory | None:
     return Memory(inherited * _PAGE_BYTES, copied * _PAGE_BYTES, own * _PAGE_BYTES)
 
 
+def private_bytes(pid: int | None = None) -> int | None:
+    """How much memory a process, or this one, has that nobody shares with it; None: unknown."""
+    found = None
+    for line in lines(f"/proc/{'self' if pid is None else pid}/smaps_rollup"):
+        if line.startswith("Private_"):
+            found = (found or 0) + (int(line.split()[1]) << 10)
+    return found
+
+
 def faulted_bytes() -> int:
     """How much memory this process has had to be given, or to copy, since it was forked: at most, in whole pages."""
     import resource  # noqa: PLC0415 - not on every system, and needed in workers only

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from antifreeze.machine.reading import entry, lines, number
+from antifreeze.machine.reading import cgroups, entry, lines, number
 
 _UNLIMITED = 1 << 62
 
@@ -24,24 +24,8 @@ def _machine_available() -> int:
 
 def _cgroup_headrooms() -> list[int]:
     """Limit minus use, for every memory cgroup from ours up to the root; page cache counts as free."""
-    headrooms = [_UNLIMITED]
-    for directory in _memory_cgroups():
-        limit = number(directory, "memory.max", "memory.limit_in_bytes")
-        used = number(directory, "memory.current", "memory.usage_in_bytes")
-        if limit is None or used is None or limit >= _UNLIMITED:
-            continue
-        headrooms.append(max(0, limit - used + _reclaimable(directory)))
-    return headrooms
-
-
-def _memory_cgroups() -> list[Path]:
-    for line in lines("/proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        if controllers == "" or "memory" in controllers.split(","):
-            root = Path("/sys/fs/cgroup", "memory" if controllers else "")
-            here = Path(path.strip().lstrip("/"))
-            return [root / part for part in (here, *here.parents)]
-    return []
+    limited = ((limit - used, directory) for limit, used, directory in _limits_and_uses())
+    return [_UNLIMITED, *(max(0, left + _reclaimable(directory)) for left, directory in limited)]
 
 
 def _reclaimable(directory: Path) -> int:
@@ -60,7 +44,7 @@ def oom_kills() -> int | None:
     Where cgroups do not count, those of the whole machine. The kernel counts before it kills: a death that is seen is
     counted already.
     """
-    for directory in _memory_cgroups():  # ours first; those above count the kills of our neighbours, too
+    for directory in cgroups("memory"):  # ours first; those above count the kills of our neighbours, too
         for name in ("memory.events", "memory.oom_control"):
             count = entry(directory / name, "oom_kill")
             if count is not None:
@@ -68,18 +52,29 @@ def oom_kills() -> int | None:
     return entry(Path("/proc/vmstat"), "oom_kill")
 
 
+def memory_limit() -> int | None:
+    """What our cgroups allow, in bytes; None: there is no limit."""
+    return min((limit for limit, _, _ in _limits_and_uses()), default=None)
+
+
 def memory_facts() -> str:
     """The memory that there is and how much of it is in use, in words; empty if nothing is known."""
-    limits = []
-    for directory in _memory_cgroups():
-        limit = number(directory, "memory.max", "memory.limit_in_bytes")
-        used = number(directory, "memory.current", "memory.usage_in_bytes")
-        if limit is not None and used is not None and limit < _UNLIMITED:
-            limits.append((limit, used))
+    limits = _limits_and_uses()
     if limits:
-        limit, used = min(limits)
+        limit, used, _ = min(limits)
         return f"memory limit of this cgroup {limit >> 20} MB, in use {used >> 20} MB"
     total, available = entry(Path("/proc/meminfo"), "MemTotal:"), entry(Path("/proc/meminfo"), "MemAvailable:")
     if total is None or available is None:
         return ""
     return f"memory of this machine {total >> 10} MB, in use {(total - available) >> 10} MB"
+
+
+def _limits_and_uses() -> list[tuple[int, int, Path]]:
+    """Of every memory cgroup from ours up to the root that has a limit."""
+    found = []
+    for directory in cgroups("memory"):
+        limit = number(directory, "memory.max", "memory.limit_in_bytes")
+        used = number(directory, "memory.current", "memory.usage_in_bytes")
+        if limit is not None and used is not None and limit < _UNLIMITED:
+            found.append((limit, used, directory))
+    return found

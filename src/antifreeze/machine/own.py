@@ -1,4 +1,4 @@
-"""What this process is like: its limits, threads, descriptors and environment."""
+"""What this process is like: its limits, descriptors and environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from antifreeze.machine.reading import lines, listing
+from antifreeze.machine.reading import lines
 
 
 def is_linux() -> bool:
@@ -42,11 +42,6 @@ def started_with(variable: str) -> str | None:
         return None
     found = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry).get(os.fsencode(variable))
     return None if found is None else os.fsdecode(found)
-
-
-def thread_names() -> list[str]:
-    """What the kernel calls the threads of this process, those of native libraries included."""
-    return [name for task in listing("/proc/self/task") for name in lines(f"/proc/self/task/{task}/comm")]
 
 
 def open_again(fd: int, flags: int) -> int:

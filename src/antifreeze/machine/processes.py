@@ -15,25 +15,33 @@ from antifreeze.machine.reading import lines, listing
 _SYSCALLS = {
     "x86_64": {
         "lock": (202, 449, 455),
+        "file lock": (72, 73),
         "socket": (42, 43, 44, 45, 46, 47, 288, 299, 307),
         "poll": (7, 23, 232, 270, 271, 281, 441),
         "sleep": (35, 230),
-        "disk": (74, 75, 76, 77, 257),
+        "child": (61, 247),
+        "disk": (2, 74, 75, 76, 77, 257),
         "file": (0, 1, 17, 18, 19, 20, 295, 296),
     },
     "aarch64": {
         "lock": (98, 449, 455),
+        "file lock": (25, 32),
         "socket": (202, 203, 206, 207, 211, 212, 242, 243, 269),
         "poll": (22, 72, 73, 441),
         "sleep": (101, 115),
+        "child": (95, 260),
         "disk": (45, 46, 56, 82, 83),
         "file": (63, 64, 65, 66, 67, 68, 69, 70),
     },
 }
+_OPENS = (2, 56, 257)  # x86_64 has two of them
 # Where the kernel does not say which system call it is: parts of the names of the functions that it waits in.
 _WAIT_CHANNELS = {
     "futex": "lock",
     "pipe": "pipe",
+    "partner": "pipe",
+    "flock": "file lock",
+    "setlk": "file lock",
     "unix": "socket",
     "sk_": "socket",
     "skb_": "socket",
@@ -42,6 +50,7 @@ _WAIT_CHANNELS = {
     "poll": "poll",
     "select": "poll",
     "nanosleep": "sleep",
+    "do_wait": "child",
     "folio": "disk",
     "page_bit": "disk",
     "io_schedule": "disk",
@@ -65,7 +74,8 @@ class ProcessFacts:
     tracer_pid: int
     """Who debugs it; 0: nobody."""
     waits_in: str | None
-    """What its main thread waits for: lock, socket, pipe, poll, sleep or disk; None: something else, or nothing."""
+    """What its main thread waits for: lock, file lock, socket, pipe, poll, sleep, child (its end)
+    or disk; None: something else, or nothing."""
 
 
 class GroupFacts(NamedTuple):
@@ -75,17 +85,24 @@ class GroupFacts(NamedTuple):
     io_bytes: int
 
 
-class _Stat(NamedTuple):
+class Stat(NamedTuple):
+    """What everybody may see of a process."""
+
     state: str
     parent: int
     group: int
     cpu_s: float
     reaped_cpu_s: float
+    """Of its children that have ended."""
+    started_s: float
+    """Since the machine was booted."""
+    processor: int
+    """That it last ran on."""
 
 
 def process_facts(pid: int) -> ProcessFacts | None:
     """What there is to know about a process; None if there is none (or no `/proc`)."""
-    seen = _stat_of(pid)
+    seen = facts_in_stat(pid)
     if seen is None:
         return None
     tracer = next((line for line in lines(f"/proc/{pid}/status") if line.startswith("TracerPid:")), "TracerPid: 0")
@@ -100,7 +117,7 @@ def process_facts(pid: int) -> ProcessFacts | None:
 
 def facts_of_groups(pids: Iterable[int]) -> dict[int, GroupFacts]:
     """What the groups that these processes lead, and all children of their members, have used; all in one look."""
-    known = {number: seen for number in _numbers_in_proc() if (seen := _stat_of(number)) is not None}
+    known = {number: seen for number in numbers_in_proc() if (seen := facts_in_stat(number)) is not None}
     facts = {}
     for pid in pids:
         members = {number for number, seen in known.items() if pid in (number, seen.group)}
@@ -113,18 +130,41 @@ def facts_of_groups(pids: Iterable[int]) -> dict[int, GroupFacts]:
     return facts
 
 
-def _numbers_in_proc() -> list[int]:
+def processes_with(variable: str, value: str) -> list[int]:
+    """Running processes that were started with this environment variable, or forked from one that was."""
+    return [
+        number
+        for number in numbers_in_proc()
+        if number != os.getpid()
+        and f"{variable}={value}" in "".join(lines(f"/proc/{number}/environ")).split("\0")
+        and (seen := facts_in_stat(number)) is not None
+        and seen.state not in "ZX"
+    ]
+
+
+def numbers_in_proc() -> list[int]:
+    """The numbers of all processes that we can see."""
     return [int(name) for name in listing("/proc") if name.isdigit()]
 
 
-def _stat_of(pid: int) -> _Stat | None:
+def facts_in_stat(pid: int) -> Stat | None:
+    """None: there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
     fields = text.rpartition(")")[2].split()  # a name can hold spaces and brackets
-    user, system, reaped_user, reaped_system = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
-    return _Stat(fields[0], int(fields[1]), int(fields[2]), user + system, reaped_user + reaped_system)
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    user, system, reaped_user, reaped_system = (int(field) * tick_s for field in fields[11:15])
+    return Stat(
+        state=fields[0],
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        cpu_s=user + system,
+        reaped_cpu_s=reaped_user + reaped_system,
+        started_s=int(fields[19]) * tick_s,
+        processor=int(fields[36]),
+    )
 
 
 def _io_bytes(pid: int) -> int:
@@ -134,7 +174,7 @@ def _io_bytes(pid: int) -> int:
 def _waits_in(pid: int, state: str) -> str | None:
     if state not in "SD":
         return None
-    by_call = _waits_in_call(pid)
+    by_call = _waits_in_call(pid, state)
     if by_call is not None:
         return by_call
     channel = "".join(lines(f"/proc/{pid}/wchan"))
@@ -142,13 +182,24 @@ def _waits_in(pid: int, state: str) -> str | None:
     return by_channel or ("disk" if state == "D" else None)
 
 
-def _waits_in_call(pid: int) -> str | None:
-    call = " ".join(lines(f"/proc/{pid}/syscall")).split()  # number and arguments; or "running"
-    if len(call) < 2 or not call[0].isdigit():
+def _waits_in_call(pid: int, state: str) -> str | None:
+    call = call_of(pid)
+    if call is None:
         return None
+    number, arguments = call
     words = _SYSCALLS.get(platform.machine(), {})
-    word = next((word for word, numbers in words.items() if int(call[0]) in numbers), None)
-    return _kind_of_file(pid, int(call[1], 16)) if word == "file" else word
+    word = next((word for word, numbers in words.items() if number in numbers), None)
+    if word == "disk" and state == "S" and number in _OPENS:
+        return "pipe"  # only the opening of a FIFO can be interrupted: it waits for somebody at the other end
+    return _kind_of_file(pid, arguments[0]) if word == "file" else word
+
+
+def call_of(pid: int) -> tuple[int, list[int]] | None:
+    """The number and the arguments of the system call that the main thread is in; None: it runs, or we may not know."""
+    call = " ".join(lines(f"/proc/{pid}/syscall")).split()
+    if len(call) < 7 or not call[0].isdigit():  # "running", or "-1" with two addresses
+        return None
+    return int(call[0]), [int(argument, 16) for argument in call[1:7]]
 
 
 def _kind_of_file(pid: int, fd: int) -> str | None:

@@ -36,3 +36,14 @@ def number(directory: Path, *names: str) -> int | None:
         with contextlib.suppress(OSError, ValueError):
             return int((directory / name).read_text(errors="replace"))
     return None
+
+
+def cgroups(controller: str) -> list[Path]:
+    """The directories of the cgroups that limit us, from ours up to the root."""
+    for line in lines("/proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or controller in controllers.split(","):
+            root = Path("/sys/fs/cgroup", controller if controllers else "")
+            here = Path(path.strip().lstrip("/"))
+            return [root / part for part in (here, *here.parents)]
+    return []

@@ -94,6 +94,7 @@ class Facts(TypedDict, total=False):
     signal: str | None
     exitcode: int | None
     stack: str | None
+    code: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ class Record:
     """As `multiprocessing.Process.exitcode`: negative for a signal."""
     stack: str | None = None
     """Python stack of the worker."""
+    code: str | None = None
+    """The disease that the doctor sees in it, as `AF103`; `antifreeze explain AF103` tells about it."""
 
     def as_json(self) -> str:
         """One line of JSON; what is not known is left out."""

@@ -55,6 +55,12 @@ class Stall:
     """What it waits for, in a word: `socket`, `lock (futex)`, `sleep`, `stopped (SIGSTOP)`."""
     how_sure: str = "possible"
     """Of that: `certain`, `likely` or `possible`."""
+    disease: str | None = None
+    """What the doctor calls it: code and name."""
+    why: str | None = None
+    """The doctor's reason; None: what it waits in is all there is to say."""
+    fix: str | None = None
+    """The doctor's advice."""
     did: str | None = None
     """What we have done about it."""
     setting: str | None = None
@@ -93,7 +99,7 @@ def stall_report(stall: Stall) -> str:
         *_line("did", stall.did),
         *_line("fix", _fix(stall)),
         *_line("set", stall.setting),
-        *_line("more", stall.stack_file and f"all stacks: {_tail(stall.stack_file, WIDTH - _LABEL - 12)}"),
+        *_line("more", _more(stall)),
         "─" * 78,
     ]
     return "\n".join(lines) + "\n"
@@ -195,13 +201,24 @@ def _sample(stall: Stall) -> str | None:
 
 
 def _why(stall: Stall) -> str:
+    if stall.disease is not None:
+        return f"{stall.disease} · {stall.how_sure}: {stall.why}"
     if stall.waits_in is None:
         return "not known so far"
     return f"{_wait_of(stall.waits_in).why.format(waits_in=stall.waits_in)} · {stall.how_sure}"
 
 
+def _more(stall: Stall) -> str | None:
+    explained = stall.disease and f"antifreeze explain {stall.disease.split()[0]}"
+    room = WIDTH - _LABEL - 12 - (len(explained) + 3 if explained else 0)
+    stacks = stall.stack_file and f"all stacks: {_tail(stall.stack_file, room)}"
+    return " · ".join(filter(None, (explained, stacks))) or None
+
+
 def _fix(stall: Stall) -> str | None:
     """What would cure it; nobody is told to change a line that is not known to be theirs."""
+    if stall.fix is not None:
+        return stall.fix
     users = next((frame for frame in stall.frames if is_users(frame)), None)
     known = {"pid": stall.pid if _is_known(stall.pid) else None, "place": users and _place(users)}
     fix = "" if stall.waits_in is None else _wait_of(stall.waits_in).fix

@@ -1,1 +1,1 @@
-"""What asks the machine, the source, the live objects and the running program: questions → facts."""
+"""Ask the machine, the source, the live objects and running programs, and write down what they say as facts."""

@@ -1,4 +1,4 @@
-"""Whether our engine runs at all: the variable `ANTIFREEZE`."""
+"""Whether our engine runs at all: the variable `ANTIFREEZE`, and the versions of torch that it knows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import os
 from collections.abc import Mapping
 
 from antifreeze.errors import ConfigError
+
+TESTED_TORCH = ((2, 11), (2, 13))
+"""The first and the last; with any other, loaders run on torch's own iterator."""
 
 
 class Mode(enum.Enum):

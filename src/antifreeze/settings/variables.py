@@ -53,7 +53,8 @@ def _parse_max_lost(text: str, where: str) -> int | float:
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
-def _parse_span(text: str, where: str) -> float:
+def parse_span(text: str, where: str) -> float:
+    """Seconds, minutes or hours as people write them: 10, 10s, 2m; `where` it stands."""
     number, unit = (text[:-1], _UNITS_S[text[-1]]) if text[-1:] in _UNITS_S else (text, 1)
     try:
         span_s = float(number) * unit
@@ -90,8 +91,8 @@ _VARIABLES: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "ANTIFREEZE_ON_ERROR": ("on_error", _parse_on_error),
     "ANTIFREEZE_RETRY": ("retries", _parse_retry),
     "ANTIFREEZE_MAX_LOST": ("max_lost", _parse_max_lost),
-    "ANTIFREEZE_STALL_AFTER": ("stall_after_s", _parse_span),
-    "ANTIFREEZE_SAMPLE_TIMEOUT": ("sample_timeout_s", _parse_span),
+    "ANTIFREEZE_STALL_AFTER": ("stall_after_s", parse_span),
+    "ANTIFREEZE_SAMPLE_TIMEOUT": ("sample_timeout_s", parse_span),
     "ANTIFREEZE_HEDGE": ("hedge", _parse_flag),
     "ANTIFREEZE_REPLAY": ("replay", _parse_flag),
     "ANTIFREEZE_FIX": ("fix", _parse_fix),

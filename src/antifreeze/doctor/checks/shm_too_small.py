@@ -1,17 +1,18 @@
 """The batches on their way do not fit into /dev/shm.
 
 What happens: torch's workers put every tensor of every batch into shared memory, and `num_workers × prefetch_factor`
-batches are on their way at once. Docker gives a container 64 MB for that. When it is full, training ends with "unable to
-allocate shared memory(shm) … No space left on device"; with a collate_fn of your own the error is lost in a thread of the
-worker, and training hangs for ever. (Older versions of torch died with "Bus error".)
+batches are on their way at once. Docker gives a container 64 MB for that. When it is full, training ends with "unable
+to allocate shared memory(shm) … No space left on device"; with a collate_fn of your own the error is lost in a thread
+of the worker, and training hangs for ever. (Older versions of torch died with "Bus error".)
 
-How we know: the size of a batch, as it came from a worker, times the number of batches on their way, against the size of
-/dev/shm; or the error itself, in a trial.
+How we know: the size of a batch, as it came from a worker, times the number of batches on their way, against the size
+of /dev/shm; or the error itself, in a trial.
 
-What to do: `antifreeze run train.py`: our batches travel in memory that /dev/shm does not limit. With torch's own loader: a
-larger `docker run --shm-size=1g` or `--ipc=host`; fewer workers, `prefetch_factor=1`, smaller batches.
+What to do: `antifreeze run train.py`: our batches travel in memory that /dev/shm does not limit. With torch's own
+loader: a larger `docker run --shm-size=1g` or `--ipc=host`; fewer workers, `prefetch_factor=1`, smaller batches.
 
-Looks like: AF205 shared-memory-overcommitted, where the program itself fills shared memory, and a worker dies of SIGBUS.
+Looks like: AF205 shared-memory-overcommitted, where the program itself fills shared memory, and a worker dies of
+SIGBUS.
 
 Read on: https://docs.docker.com/reference/cli/docker/container/run/#options (`--shm-size`),
 https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
@@ -57,16 +58,20 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(facts: Facts, loader: Loader) -> list[Finding]:
-    machine, trial = facts.machine, facts.as_written(loader.number)
-    if machine is None or machine.shm_total_bytes is None or trial is None or not loader.num_workers:
+    machine = facts.machine
+    if machine is None or machine.shm_total_bytes is None or not loader.num_workers:
         return []
+    trials = [trial for trial in facts.trials if trial.loader == loader.number]
     size = machine.shm_total_bytes
-    is_seen = _is_full(trial)
-    sizes = [each.batch_bytes for each in facts.trials if each.loader == loader.number and each.batch_bytes]
-    batch = max(sizes, default=0)
+    is_seen = any(_is_full(trial) for trial in trials if trial.engine == "torch")
+    batch = max((trial.batch_bytes for trial in trials if trial.batch_bytes), default=0)
     ahead = loader.num_workers * (loader.prefetch_factor or 2)
+    if loader.batches is not None:
+        ahead = min(ahead, loader.batches)
     if not is_seen and batch * ahead <= size:
         return []
+    # Batches pile up only where training is slower than loading; a trial does not train.
+    works = any(trial.is_as_written and trial.outcome is Outcome.OK for trial in trials)
     needs = f"a batch has {batch / MB:.0f} MB, and {ahead} of them are on their way at once" if batch else "its batches"
     fix = ["antifreeze run {script}", "docker run --shm-size=1g …"]
     if batch and batch <= size:
@@ -74,7 +79,7 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
     return [
         Finding(
             code=CODE,
-            weight=Weight.CERTAIN if is_seen else Weight.LIKELY,
+            weight=Weight.CERTAIN if is_seen else Weight.POSSIBLE if works else Weight.LIKELY,
             what="shared memory runs full, and the workers cannot hand over their batches",
             where=loader.built_at,
             why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
@@ -88,4 +93,5 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
 
 def _is_full(trial: Trial) -> bool:
     said = f"{trial.raised.message if trial.raised else ''}\n{trial.stderr}"
-    return "unable to allocate shared memory" in said or "No space left on device" in said
+    is_for_tensors = "/torch_" in said or "/dev/shm" in said  # a disk can be full as well
+    return "unable to allocate shared memory" in said or ("No space left on device" in said and is_for_tensors)

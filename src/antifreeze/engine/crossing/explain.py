@@ -9,12 +9,13 @@ from __future__ import annotations
 import copyreg
 import inspect
 import io
+import itertools
 import pickle
 import reprlib
 import time
 import traceback
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,8 @@ from antifreeze.errors import CannotCross
 PATIENCE_S = 10.0
 # A longer path is shortened to so many steps at either end.
 STEPS_SHOWN = 6
-CODE = "AF301"
+# Of what goes to a worker, and of what a worker made.
+TO_A_WORKER, FROM_A_WORKER = "AF301", "AF305"
 
 _ATOMS = frozenset(
     (type(None), bool, int, float, complex, str, bytes, bytearray, pickle.PickleBuffer, types.CodeType, type(...))
@@ -45,9 +47,9 @@ def explain(parts: Mapping[str, Any], error: Exception, *, asked: pickle.Pickler
     """
     found = find_culprit(parts, asked)
     if isinstance(found, Culprit):
-        return _cannot_cross(f"{found.path} cannot be sent to a worker", found, _remedy(found.thing))
+        return _cannot_cross(f"{found.path} cannot be sent to a worker", found, _remedy(found.thing), TO_A_WORKER)
     if _is_too_deep(error):
-        return _too_deep(f"{found.root} is nested too deeply to be sent to a worker", found, error)
+        return _too_deep(f"{found.root} is nested too deeply to be sent to a worker", found, error, TO_A_WORKER)
     return None
 
 
@@ -56,26 +58,28 @@ def explain_batch(batch: Any, error: Exception, *, worker: int) -> CannotCross:
     begin = f"worker {worker} made a batch that cannot be sent"
     found = find_culprit({"batch": batch}, BatchPickler(ResultPickler).new_pickler())
     if isinstance(found, Culprit):
-        return _cannot_cross(f"{begin}: {found.path} cannot be pickled", found, PLAIN)
+        return _cannot_cross(f"{begin}: {found.path} cannot be pickled", found, PLAIN, FROM_A_WORKER)
     if _is_too_deep(error):
-        return _too_deep(f"{begin}: it is nested too deeply", found, error)
+        return _too_deep(f"{begin}: it is nested too deeply", found, error, FROM_A_WORKER)
     where = f"batch is a {type_name(batch)}"
-    return CannotCross(f"{begin}: batch cannot be pickled", where=where, why=_first_line(error), try_=PLAIN, code=CODE)
+    return CannotCross(
+        f"{begin}: batch cannot be pickled", where=where, why=_first_line(error), try_=PLAIN, code=FROM_A_WORKER
+    )
 
 
-def _cannot_cross(what: str, culprit: Culprit, try_: str) -> CannotCross:
+def _cannot_cross(what: str, culprit: Culprit, try_: str, code: str) -> CannotCross:
     where = f"{culprit.path} is {describe(culprit.thing)}"
     if culprit.used_by is not None:
         where += f", used by {culprit.used_by.__qualname__}{_at(culprit.used_by)}"
     return CannotCross(
-        what, where=where + _raised_at(culprit.error), why=_first_line(culprit.error), try_=try_, code=CODE
+        what, where=where + _raised_at(culprit.error), why=_first_line(culprit.error), try_=try_, code=code
     )
 
 
-def _too_deep(what: str, deepest: Deepest, error: Exception) -> CannotCross:
+def _too_deep(what: str, deepest: Deepest, error: Exception, code: str) -> CannotCross:
     where = f"{deepest.path} is {deepest.levels:,} levels down"
     try_ = "keep the parts in a list instead of chaining them, or let __reduce__ of the first make a list of them"
-    return CannotCross(what, where=where, why=_first_line(error), try_=try_, code=CODE)
+    return CannotCross(what, where=where, why=_first_line(error), try_=try_, code=code)
 
 
 def _is_too_deep(error: BaseException | None) -> bool:
@@ -94,6 +98,8 @@ class Culprit:
     error: Exception
     used_by: Any
     """The function or class that travels by value and brings it along, if there is one."""
+    way: tuple[tuple[Any, str], ...]
+    """The objects on the way to it, the nearest to it first, each with the step that leads on from there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,48 +145,92 @@ class _Frame(NamedTuple):
 
 def find_culprit(parts: Mapping[str, Any], asked: pickle.Pickler) -> Culprit | Deepest:
     """The first object below these that the pickler cannot take apart, or the one that lies deepest."""
-    deadline = time.monotonic() + PATIENCE_S
-    roots = ((Step("root", name), part) for name, part in parts.items())
-    trail = [_Frame(Step("transparent", None), None, roots)]
-    seen: dict[int, Any] = {}  # with the objects, for reducers make some, and an id is good only while its object lives
-    deepest = Deepest("", "", 0)
-    while trail and time.monotonic() < deadline:
-        try:
-            step, part = next(trail[-1].parts, (None, None))
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - of whatever a class of the user's does when it is pickled
-            return Culprit(_path(trail), trail[-1].thing, error, _user_of(trail))
-        if step is None:
-            if len(trail) > deepest.levels + 1:
-                deepest = Deepest(trail[1].step.key, _path(trail), len(trail) - 1)
-            trail.pop()
-        elif id(part) not in seen:
-            seen[id(part)] = part
-            if not _is_plain(part):
-                trail.append(_Frame(step, part, _parts(part, asked)))
-    return deepest
+    search = Search(asked)
+    return next(search.culprits(parts), None) or search.deepest
 
 
-def _is_plain(thing: Any) -> bool:
+class Search:
+    """One walk, in search of all that the pickler cannot take apart.
+
+    `most_elements` bounds what is looked at of a long container: elements at equal distances, or the first. What
+    `is_fine` knows to be no culprit is passed over.
+    """
+
+    def __init__(
+        self,
+        asked: pickle.Pickler,
+        *,
+        patience_s: float = PATIENCE_S,
+        most_elements: int | None = None,
+        is_fine: Callable[[Any], bool] = lambda _: False,
+    ) -> None:
+        self._asked = asked
+        self._patience_s = patience_s
+        self._most = most_elements
+        self._is_fine = is_fine
+        self.deepest = Deepest("", "", 0)
+        self.is_whole = False
+        """Whether the walk came to its end in time."""
+
+    def culprits(self, parts: Mapping[str, Any]) -> Iterator[Culprit]:
+        """Each when it is met; what it holds itself is not looked into any further."""
+        deadline = time.monotonic() + self._patience_s
+        roots = ((Step("root", name), part) for name, part in parts.items())
+        trail = [_Frame(Step("transparent", None), None, roots)]
+        seen: dict[int, Any] = {}  # with the objects: reducers make some, and an id is good only while its object lives
+        while trail and time.monotonic() < deadline:
+            try:
+                step, part = next(trail[-1].parts, (None, None))
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - of whatever a class of the user's does when it is pickled
+                yield Culprit(_path(trail), trail[-1].thing, error, _user_of(trail), _way(trail))
+                step, part = None, None
+            if step is None:
+                self._note_depth(trail)
+                trail.pop()
+            elif id(part) not in seen:
+                seen[id(part)] = part
+                if not _is_plain(part, self._most) and not self._is_fine(part):
+                    trail.append(_Frame(step, part, _parts(part, self._asked, self._most)))
+        self.is_whole = not trail
+
+    def _note_depth(self, trail: list[_Frame]) -> None:
+        if len(trail) > self.deepest.levels + 1:
+            self.deepest = Deepest(trail[1].step.key, _path(trail), len(trail) - 1)
+
+
+def _is_plain(thing: Any, most: int | None) -> bool:
     """Whether this is an atom, or holds nothing else: most of a large dataset is of this kind."""
     kind = type(thing)
     if kind is dict:
-        return _ATOMS.issuperset(map(type, thing)) and _ATOMS.issuperset(map(type, thing.values()))
-    return kind in _ATOMS or (kind in _SEQUENCES and _ATOMS.issuperset(map(type, thing)))
+        return all(_ATOMS.issuperset(map(type, _some(each, most))) for each in (thing, thing.values()))
+    return kind in _ATOMS or (kind in _SEQUENCES and _ATOMS.issuperset(map(type, _some(thing, most))))
 
 
-def _parts(thing: Any, asked: pickle.Pickler) -> Iterator[tuple[Step, Any]]:
+def _some(elements: Any, most: int | None) -> Any:
+    """These; of more than `most`, some at equal distances, or the first where only those can be had."""
+    if most is None:
+        return elements
+    return elements[:: _step(elements, most)] if type(elements) in (list, tuple) else itertools.islice(elements, most)
+
+
+def _step(elements: Any, most: int | None) -> int:
+    """How far the elements that are looked at are from each other."""
+    return 1 if most is None or type(elements) not in (list, tuple) else max(1, -(-len(elements) // most))
+
+
+def _parts(thing: Any, asked: pickle.Pickler, most: int | None) -> Iterator[tuple[Step, Any]]:
     """What pickling goes on with after this object; raises what its reduction raises."""
     if getattr(asked, "persistent_id", _nobody)(thing) is not None:
         return
     kind = type(thing)
     if kind is dict:
-        yield from _pairs(thing.items())
+        yield from _pairs(_some(thing.items(), most))
     elif kind in _SEQUENCES:
-        yield from _items(thing)
+        yield from _items(thing, most)
     else:
-        yield from _reduced_parts(thing, _reduce(thing, asked))
+        yield from _reduced_parts(thing, _reduce(thing, asked), most)
 
 
 def _nobody(thing: Any) -> None:
@@ -214,7 +264,7 @@ def _check_name(thing: Any, name: str) -> None:
         raise pickle.PicklingError(f"it is not what {module}.{name} is")
 
 
-def _reduced_parts(thing: Any, reduced: tuple[Any, ...]) -> Iterator[tuple[Step, Any]]:
+def _reduced_parts(thing: Any, reduced: tuple[Any, ...], most: int | None) -> Iterator[tuple[Step, Any]]:
     """The parts of a reduction, in pickle's order: how it is made, elements, state."""
     if not reduced:
         return
@@ -226,10 +276,10 @@ def _reduced_parts(thing: Any, reduced: tuple[Any, ...]) -> Iterator[tuple[Step,
     for place in range(len(arguments or ())):
         yield from _argument_parts(thing, make, arguments, place)
     if elements is not None:
-        yield from _items(elements)
+        yield from _items(elements, most)
     if pairs is not None:
-        yield from _pairs(pairs)
-    yield from _state_parts(thing, state)
+        yield from _pairs(_some(pairs, most))
+    yield from _state_parts(thing, state, most)
     yield Step("reduction", 5), put
 
 
@@ -259,7 +309,7 @@ def _argument_parts(thing: Any, make: Any, arguments: tuple[Any, ...], place: in
         yield Step("reduction", f"1][{place}"), part
 
 
-def _state_parts(thing: Any, state: Any) -> Iterator[tuple[Step, Any]]:
+def _state_parts(thing: Any, state: Any, most: int | None) -> Iterator[tuple[Step, Any]]:
     """State is a dict of attributes, a pair of such dicts (the second for slots), or whatever a class has thought up."""
     if isinstance(state, dict):
         yield from _attributes(state)
@@ -267,7 +317,7 @@ def _state_parts(thing: Any, state: Any) -> Iterator[tuple[Step, Any]]:
         for part in state:
             yield from _attributes(part or {})
     elif isinstance(state, tuple) and _holds_objects(thing):
-        yield from _items(state[-1])  # numpy's state of an array: version, shape, dtype, order, elements
+        yield from _items(state[-1], most)  # numpy's state of an array: version, shape, dtype, order, elements
     elif isinstance(state, tuple | list):
         yield from ((Step("reduction", f"2][{place}"), part) for place, part in enumerate(state))
     else:
@@ -278,8 +328,10 @@ def _holds_objects(thing: Any) -> bool:
     return bool(getattr(getattr(thing, "dtype", None), "hasobject", False))
 
 
-def _items(elements: Iterable[Any]) -> Iterator[tuple[Step, Any]]:
-    return ((Step("item", place), part) for place, part in enumerate(elements) if type(part) not in _ATOMS)
+def _items(elements: Iterable[Any], most: int | None = None) -> Iterator[tuple[Step, Any]]:
+    places = itertools.count(0, _step(elements, most))
+    some = zip(places, _some(elements, most), strict=False)
+    return ((Step("item", place), part) for place, part in some if type(part) not in _ATOMS)
 
 
 def _pairs(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Step, Any]]:
@@ -309,6 +361,11 @@ def _path(trail: list[_Frame]) -> str:
     if len(steps) > 2 * STEPS_SHOWN:
         steps = [*steps[:STEPS_SHOWN], " … ", *steps[-STEPS_SHOWN:]]
     return "".join(steps)
+
+
+def _way(trail: list[_Frame]) -> tuple[tuple[Any, str], ...]:
+    steps = itertools.pairwise(trail[1:])
+    return tuple((owner.thing, frame.step.text(owner.thing, frame.thing)) for owner, frame in steps)[::-1]
 
 
 def _user_of(trail: list[_Frame]) -> Any:

@@ -67,7 +67,7 @@ def _importable_names(source: str | None) -> frozenset[str] | None:
         body = ast.parse(source).body if source is not None else []
     except SyntaxError:
         return None
-    if not any(_is_guard(statement) for statement in body):
+    if not any(is_guard(statement) for statement in body):
         return None
     return frozenset(name for statement in body for name in _names(statement))
 
@@ -82,7 +82,8 @@ def _names(statement: ast.stmt) -> Iterator[str]:
             yield name
 
 
-def _is_guard(statement: ast.stmt) -> bool:
+def is_guard(statement: ast.stmt) -> bool:
+    """Whether this is `if __name__ == "__main__":`, in whatever words."""
     if not isinstance(statement, ast.If) or any(isinstance(node, ast.NotEq) for node in ast.walk(statement.test)):
         return False
     names = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}

@@ -45,13 +45,17 @@ Found = tuple[str, Any]
 
 
 def walk(
-    roots: Mapping[str, Any], *, closed: Iterable[type] = (), clock: Callable[[], float] = time.monotonic
+    roots: Mapping[str, Any],
+    *,
+    closed: Iterable[type] = (),
+    patience_s: float = PATIENCE_S,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Found]:
     """(path, object) of all that can be reached from these, such as `dataset.transform.ops[2]`; the nearest first.
 
     Objects of the `closed` types are not looked into.
     """
-    return _Walk(_CLOSED | _numbers(*closed), clock).steps(roots)
+    return _Walk(_CLOSED | _numbers(*closed), clock).steps(roots, patience_s)
 
 
 def _key(key: Any) -> str:
@@ -102,8 +106,8 @@ class _Walk:
         """Kept, so that no number comes to stand for another object."""
         self._forms: dict[int, _Form] = {}
 
-    def steps(self, roots: Mapping[str, Any]) -> Iterator[Found]:
-        deadline = self._clock() + PATIENCE_S
+    def steps(self, roots: Mapping[str, Any], patience_s: float) -> Iterator[Found]:
+        deadline = self._clock() + patience_s
         for path, thing in roots.items():
             self._add(path, thing)
         for _ in range(MOST_OBJECTS):

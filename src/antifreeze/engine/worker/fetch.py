@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.data import Dataset, default_collate
 
+from antifreeze.codes import named
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.recipe import Recipe
@@ -131,6 +132,6 @@ def _note_missing_samples(error: Exception, index: Any, samples: Any) -> int | N
     error.add_note(
         f"The dataset returned None for {len(missing)} of {len(samples)} samples of this batch: index {shown}. "
         "default_collate cannot put None into a batch: let the dataset raise what went wrong, "
-        "or pass a collate_fn that drops such samples."
+        f"or pass a collate_fn that drops such samples. ({named('AF329')})"
     )
     return missing[0][0]

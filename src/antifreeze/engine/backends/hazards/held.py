@@ -18,6 +18,8 @@ _LOST_THREADS = "its threads are not in a forked worker, which would wait for th
 class Held(NamedTuple):
     """What is to be said about a kind of objects."""
 
+    kind: str
+    """One of those that the doctor tells apart (`doctor/facts.py`)."""
     what: str
     why: str
     is_live: Callable[[Any], bool]
@@ -26,15 +28,16 @@ class Held(NamedTuple):
 
 def held_by_type(kind: type) -> list[Held]:
     """What a fork may do to objects of this class."""
-    return [held for name, held in _HELD.items() if (known := _loaded(name)) is not None and is_subclass(kind, known)]
+    return [held for name, held in _HELD.items() if (known := loaded(name)) is not None and is_subclass(kind, known)]
 
 
 def closed_types() -> list[type]:
     """Types whose objects hold such things as a matter of course: they see to forks themselves, or are judged whole."""
-    return [kind for kind in map(_loaded, _CLOSED) if kind is not None]
+    return [kind for kind in map(loaded, _CLOSED) if kind is not None]
 
 
-def _loaded(name: str) -> Any:
+def loaded(name: str) -> Any:
+    """What a module that is loaded has under a name, `zipfile:ZipFile`; None if there is none."""
     module, _, attribute = name.partition(":")
     return getattr(sys.modules.get(module), attribute, None)
 
@@ -44,12 +47,12 @@ def _always(_: Any) -> bool:
 
 
 def _is_open(sock: Any) -> bool:
-    return _loaded("_socket:socket").fileno(sock) >= 0  # type: ignore[no-any-return]
+    return loaded("_socket:socket").fileno(sock) >= 0  # type: ignore[no-any-return]
 
 
 def _has_lock_table(environment: Any) -> bool:
     try:
-        return bool(_loaded("lmdb:Environment").flags(environment)["lock"])
+        return bool(loaded("lmdb:Environment").flags(environment)["lock"])
     except Exception:  # noqa: BLE001 - it is closed, and whatever LMDB says to that
         return False
 
@@ -84,12 +87,12 @@ def _is_on_gpu(tensor: Any) -> bool:
 
 
 def _is_locked(lock: Any) -> bool:
-    return _loaded("_thread:LockType").locked(lock)  # type: ignore[no-any-return]
+    return loaded("_thread:LockType").locked(lock)  # type: ignore[no-any-return]
 
 
 def _is_anothers(lock: Any) -> bool:
     """In the child of the thread that holds it, an RLock can be taken again and released."""
-    kind = _loaded("_thread:RLock")
+    kind = loaded("_thread:RLock")
     return kind.__repr__(lock).startswith("<locked") and not kind._is_owned(lock)
 
 
@@ -99,20 +102,33 @@ _CLOSED = (
     "torch.utils.data.dataloader:_BaseDataLoaderIter",
 )
 _HELD = {
-    "_socket:socket": Held("an open socket", "forked workers would all speak and listen through it at once", _is_open),
+    "_socket:socket": Held(
+        "socket", "an open socket", "forked workers would all speak and listen through it at once", _is_open
+    ),
     "lmdb:Environment": Held(
-        "an LMDB environment", "its table of readers belongs to the process that opened it", _has_lock_table
+        "lmdb", "an LMDB environment", "its table of readers belongs to the process that opened it", _has_lock_table
     ),
     "asyncio:BaseEventLoop": Held(
-        "an event loop", "forked workers would take each other's events, and its thread is not in them", _is_not_closed
+        "loop",
+        "an event loop",
+        "forked workers would take each other's events, and its thread is not in them",
+        _is_not_closed,
     ),
-    "concurrent.futures.thread:ThreadPoolExecutor": Held("a thread pool in use", _LOST_THREADS, _has_threads),
-    "concurrent.futures.process:ProcessPoolExecutor": Held("a process pool in use", _LOST_THREADS, _has_processes),
-    "multiprocessing.pool:Pool": Held("a running pool", _LOST_THREADS, _is_running),
-    "threading:Thread": Held("a running thread", "it is not in a forked worker", _runs_beside),
-    "_thread:LockType": Held("a lock that is held now", "in a forked worker nobody would release it", _is_locked),
-    "_thread:RLock": Held("a lock that is held now", "in a forked worker nobody would release it", _is_anothers),
-    "torch:Tensor": Held("on a GPU", "CUDA refuses to work in a forked process", _is_on_gpu),
+    "concurrent.futures.thread:ThreadPoolExecutor": Held(
+        "executor", "a thread pool in use", _LOST_THREADS, _has_threads
+    ),
+    "concurrent.futures.process:ProcessPoolExecutor": Held(
+        "executor", "a process pool in use", _LOST_THREADS, _has_processes
+    ),
+    "multiprocessing.pool:Pool": Held("executor", "a running pool", _LOST_THREADS, _is_running),
+    "threading:Thread": Held("thread", "a running thread", "it is not in a forked worker", _runs_beside),
+    "_thread:LockType": Held(
+        "lock", "a lock that is held now", "in a forked worker nobody would release it", _is_locked
+    ),
+    "_thread:RLock": Held(
+        "lock", "a lock that is held now", "in a forked worker nobody would release it", _is_anothers
+    ),
+    "torch:Tensor": Held("cuda", "on a GPU", "CUDA refuses to work in a forked process", _is_on_gpu),
     # By its documentation; this one we have not seen.
-    "grpc:Channel": Held("a gRPC channel", _LOST_THREADS, _always),
+    "grpc:Channel": Held("native", "a gRPC channel", _LOST_THREADS, _always),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,8 +14,6 @@ from antifreeze.engine.backends.hazards.libraries import deadly_libraries
 from antifreeze.engine.crossing.reading import package_of
 from antifreeze.engine.crossing.walk import walk
 from antifreeze.resources import PerWorker
-
-MOST_NAMES = 5
 
 
 def find_hazard(roots: Mapping[str, Any]) -> Hazard | None:
@@ -35,14 +33,21 @@ def find_hazard(roots: Mapping[str, Any]) -> Hazard | None:
     return None
 
 
-def present() -> list[str]:
-    """What there is in this process, now, that may freeze a forked worker; to be named when one has frozen."""
+class Present(NamedTuple):
+    """What there is in this process that may freeze a forked worker."""
+
+    threads: tuple[str, ...]
+    """The Python threads beside the one that asks."""
+    libraries: tuple[tuple[str, str], ...]
+    """Those that no forked worker can use, and why."""
+    is_cuda_initialized: bool
+
+
+def present() -> Present:
+    """What is so now; to be named when a worker has frozen, and not before."""
     here = threading.current_thread()
-    names = [thread.name for thread in threading.enumerate() if thread is not here]
-    found = [f"{library.package}: {library.why}" for library in deadly_libraries()]
-    if names:
-        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        found.append(f"other threads run in this program: {', '.join(names[:MOST_NAMES])}{more}")
-    if torch.cuda.is_initialized():
-        found.append("CUDA has been used in this program, and does not work in a forked process")
-    return found
+    return Present(
+        threads=tuple(thread.name for thread in threading.enumerate() if thread is not here),
+        libraries=tuple((library.package, library.why) for library in deadly_libraries()),
+        is_cuda_initialized=torch.cuda.is_initialized(),
+    )

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from antifreeze.cli.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import Outcome, run_bounded
 from leftovers import wait_until
 
 

@@ -1,0 +1,95 @@
+"""Writes `docs/checks/`: a page for each check, from its docstring and its own example, and an index of all.
+
+python docs/generate.py            write them
+python docs/generate.py --check    exit status 1 if they are not as they would be written; what `make check` asks
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from antifreeze.codes import DISEASES
+from antifreeze.doctor.checks import CHECKS, Check
+from antifreeze.doctor.diagnosis import diagnose
+from antifreeze.doctor.pages import FAMILIES, Page, read_page
+from antifreeze.doctor.render.text import Look, as_block
+
+FOLDER = Path(__file__).parent / "checks"
+INDEX = "README.md"
+LOOK = Look(is_verbose=True)
+INTRODUCTION = """\
+What [`antifreeze doctor`](../doctor.md) looks for; the engine's errors and reports carry the same codes. Each page is the
+check's own docstring, which `antifreeze explain CODE` prints as well, and what it says about its own example."""
+
+
+def main(words: list[str]) -> int:
+    pages = dict(all_pages())
+    if "--check" in words:
+        stale = differing(pages)
+        for name in stale:
+            sys.stderr.write(f"docs/checks/{name} is not what its check says; run: make docs\n")
+        return int(bool(stale))
+    FOLDER.mkdir(exist_ok=True)
+    for name in differing(pages):
+        if name in pages:
+            (FOLDER / name).write_text(pages[name], encoding="utf-8")
+        else:
+            (FOLDER / name).unlink()
+    return 0
+
+
+def differing(pages: dict[str, str]) -> list[str]:
+    """Pages that are missing, outdated, or of no check."""
+    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.md")}
+    return sorted(name for name in {*pages, *there} if pages.get(name) != there.get(name))
+
+
+def all_pages() -> Iterator[tuple[str, str]]:
+    pages = [read_page(check.CODE) for check in CHECKS]
+    yield INDEX, index(pages)
+    for check, page in zip(CHECKS, pages, strict=True):
+        yield file_name(page), as_markdown(page, check)
+
+
+def file_name(page: Page) -> str:
+    return f"{page.code}-{page.name}.md"
+
+
+def as_markdown(page: Page, check: Check) -> str:
+    found = [finding for finding in diagnose(check.SICK) if finding.code == check.CODE]
+    blocks = [f"# {page.code} {page.name}", linked(page.summary)]
+    blocks += [f"**{title}:** {linked(text)}" for title, text in page.sections.items()]
+    blocks += ["**What the doctor says:**", *(fenced(as_block(each, check.SICK, look=LOOK)) for each in found)]
+    blocks.append(f"[All checks]({INDEX}) · `antifreeze explain {page.code}`")
+    return "\n\n".join(blocks) + "\n"
+
+
+def linked(text: str) -> str:
+    """With each code of another page leading to it; not in quotes, which are to be read as they stand."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    return "".join(piece if piece.startswith("`") else re.sub(r"AF\d{3}", link, piece) for piece in pieces)
+
+
+def link(code: re.Match[str]) -> str:
+    return f"[{code[0]}]({code[0]}-{DISEASES[code[0]]}.md)"
+
+
+def fenced(text: str) -> str:
+    return f"```\n{text}\n```"
+
+
+def index(pages: list[Page]) -> str:
+    blocks = ["# All checks", INTRODUCTION]
+    for prefix, family in FAMILIES.items():
+        rows = [page for page in pages if page.code.startswith(prefix)]
+        if rows:
+            table = [f"| [{page.code}]({file_name(page)}) | {page.name} | {page.summary} |" for page in rows]
+            blocks += [f"## {prefix}: {family}", "\n".join(["| code | name | |", "|---|---|---|", *table])]
+    return "\n\n".join(blocks) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

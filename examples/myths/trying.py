@@ -1,0 +1,42 @@
+"""Runs a part of a myth's script in a process of its own, for some of them hang: that is what they are to show."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
+# Far longer than each of these takes when it does not hang.
+LIMIT_S = 20.0
+# A private /dev/shm of that size, where the kernel lets us have one.
+SMALL_SHM = 'mount -t tmpfs -o size={megabytes}m tmpfs /dev/shm && exec "$0" "$@"'
+
+
+def outcome(
+    script: str, *words: str, shm_mb: int | None = None, limit_s: float = LIMIT_S, variables: Mapping[str, str] = {}
+) -> str:
+    """The last line that `python script words…` says, or `hangs`; none of its processes is left."""
+    command = [sys.executable, script, *words]
+    if shm_mb is not None:
+        command = ["unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_SHM.format(megabytes=shm_mb), *command]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, **variables},
+    )
+    try:
+        said, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return f"hangs (stopped after {limit_s:.0f} s)"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    lines = [line for line in said.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else f"exit status {process.returncode}"

@@ -1,0 +1,205 @@
+"""`antifreeze doctor [SCRIPT [args] | MODULE:LOADER | PID]`: the cause of what ails a program, or what the machine is like.
+
+Exit status: 0 nothing is wrong, as far as we can see (findings that are only possible do not count); 1 something is: a
+finding that is certain or likely, or a program that fails and we cannot say why; 2 usage, or an error of our own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from antifreeze.cli.run import check_runnable
+from antifreeze.cli.terminal import progress_on, put, wants_colour, width_of
+from antifreeze.codes import DISEASES
+from antifreeze.doctor.facts import Facts, Machine, Source
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.errors import ConfigError
+from antifreeze.settings import parse_span
+
+WITH_VALUE = {"--batches", "--timeout", "--select", "--ignore", "--format", "--save", "--facts"}
+BATCHES = 50
+TIMEOUT = "60s"
+LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
+WILL_RUN = "runs {} up to its first batch (its side effects happen); --static only reads"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "antifreeze doctor [options] [SCRIPT [arguments of the script] | MODULE:LOADER | PID]"
+    parser.add_argument(
+        "patient",
+        metavar="SCRIPT | MODULE:LOADER | PID",
+        nargs="?",
+        help="a Python file, and all that follows it belongs to the script; a loader, or a function that makes one, in a "
+        "module; a process that is running. Without: the machine",
+    )
+    parser.add_argument("--static", action="store_true", help="read the source, run nothing")
+    parser.add_argument(
+        "--batches", metavar="N", default=str(BATCHES), help=f"per trial, if an epoch takes too long; {BATCHES}"
+    )
+    parser.add_argument("--timeout", metavar="TIME", default=TIMEOUT, help=f"for all of it: 90s or 5m; {TIMEOUT}")
+    parser.add_argument("--select", metavar="CODES", default="", help="these only: AF1,AF204")
+    parser.add_argument("--ignore", metavar="CODES", default="", help="not these")
+    parser.add_argument("--format", choices=("text", "json", "github"), default="text")
+    parser.add_argument("--save", metavar="FILE", help="write all that was learned about the patient to FILE, as JSON")
+    parser.add_argument("--facts", metavar="FILE", help="examine what --save wrote, here or elsewhere, once more")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="all areas, all evidence, and what the script said"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    select, ignore = codes_in(arguments.select, "--select"), codes_in(arguments.ignore, "--ignore")
+    facts = saved_facts(arguments) if arguments.facts else facts_of(arguments)
+    if arguments.save:
+        save(facts, Path(arguments.save))
+    from antifreeze.doctor.diagnosis import diagnose
+
+    findings = diagnose(facts, select=select, ignore=ignore)
+    if report := rendered(facts, findings, arguments):
+        put(report, to=sys.stdout)
+    return exit_status(facts, findings)
+
+
+def exit_status(facts: Facts, findings: Sequence[Finding]) -> int:
+    from antifreeze.doctor.render.areas import Mark, areas_of
+
+    is_found = any(finding.weight <= Weight.LIKELY for finding in findings)
+    return int(is_found or any(area.mark is Mark.BAD for area in areas_of(facts, findings)))
+
+
+def codes_in(text: str, option: str) -> tuple[str, ...]:
+    """Codes, or beginnings of codes, with commas between them."""
+    codes = tuple(word.strip().upper() for word in text.split(",") if word.strip())
+    for code in codes:
+        if not any(known.startswith(code) for known in DISEASES):
+            raise ConfigError(f"there is no code {code}", where=option, try_="antifreeze explain --all")
+    return codes
+
+
+# --- what is known about the patient
+
+
+def facts_of(arguments: argparse.Namespace) -> Facts:
+    from antifreeze.probes.surroundings import look_at_machine
+
+    patient = arguments.patient
+    if patient is None:
+        return Facts(machine=look_at_machine())
+    if patient.isdecimal():
+        from antifreeze.probes.processes import look_at_program
+
+        return Facts(machine=look_at_machine(), processes=look_at_program(int(patient)))
+    check_alone(patient, os.environ)
+    file = file_of_module(patient) if is_loader_in_module(patient) else Path(patient)
+    if file is not None:
+        check_runnable(file)
+    if not arguments.static:
+        return examined(arguments, file, look_at_machine())
+    if file is None:
+        raise ConfigError(
+            f"cannot find the module of {patient}",
+            where=str(Path.cwd()),
+            try_="antifreeze doctor from the directory that the module is in, or without --static",
+        )
+    announce(f"reads {patient} and runs nothing", arguments)
+    return Facts(machine=look_at_machine(), source=read(file))
+
+
+def examined(arguments: argparse.Namespace, file: Path | None, machine: Machine) -> Facts:
+    """What running it tells, together with what the source says."""
+    from antifreeze.probes.examination import Options, examine
+
+    options = Options(
+        batches=positive(arguments.batches, "--batches"), timeout_s=parse_span(arguments.timeout, "--timeout")
+    )
+    announce(WILL_RUN.format(arguments.patient), arguments)
+    # Of a module in a package, lines read and lines run would be counted from different directories.
+    source = read(file) if file and (str(file) == arguments.patient or file.parent == Path()) else None
+    with progress_on(sys.stderr) as progress:
+        seen = examine([arguments.patient, *arguments.script_arguments], options=options, progress=progress.show)
+    return dataclasses.replace(seen, machine=machine, source=source)
+
+
+def read(file: Path) -> Source:
+    from antifreeze.probes.source import read_source
+
+    return dataclasses.replace(read_source(file), script=str(file))
+
+
+def announce(text: str, arguments: argparse.Namespace) -> None:
+    """The first line, said before anything happens; programs that read the rest must not stumble over it."""
+    put(text, to=sys.stdout if arguments.format == "text" else sys.stderr)
+
+
+def positive(text: str, option: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise ConfigError(f"{option} {text} cannot work", why="it is a number of batches", try_=f"{option} {BATCHES}")
+
+
+def is_loader_in_module(patient: str) -> bool:
+    return re.fullmatch(r"[\w.]+:[\w.]+", patient) is not None and not Path(patient).exists()
+
+
+def file_of_module(patient: str) -> Path | None:
+    """The file that `module:loader` is in, if it is below this directory; nothing is imported to find it."""
+    inside = Path(*patient.partition(":")[0].split("."))
+    return next((each for each in (inside.with_suffix(".py"), inside / "__init__.py") if each.exists()), None)
+
+
+def check_alone(patient: str, environ: Mapping[str, str]) -> None:
+    """A trial in one rank would wait for the others, which do something else."""
+    world = environ.get("WORLD_SIZE", "1")
+    is_launcher = Path(patient).name in LAUNCHERS
+    if not is_launcher and not (world.isdecimal() and int(world) > 1):
+        return
+    raise ConfigError(
+        "the doctor examines a script in one process",
+        where=patient if is_launcher else f"WORLD_SIZE={world}, as torchrun sets it",
+        why="it stops a script at its first batch, and the other ranks would wait for it for ever",
+        try_="antifreeze doctor train.py, without torchrun; of a job that is frozen now: antifreeze doctor PID of a rank",
+    )
+
+
+def saved_facts(arguments: argparse.Namespace) -> Facts:
+    if arguments.patient is not None:
+        raise ConfigError(
+            f"--facts {arguments.facts} and {arguments.patient} are two patients", try_="antifreeze doctor --facts FILE"
+        )
+    try:
+        return Facts.from_json(Path(arguments.facts).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError) as error:  # of a file that --save did not write
+        raise ConfigError(
+            f"cannot read facts from {arguments.facts}", why=str(error), try_="antifreeze doctor --save FILE train.py"
+        ) from error
+
+
+def save(facts: Facts, file: Path) -> None:
+    try:
+        file.write_text(facts.to_json() + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}", where="--save", why=str(error)) from error
+
+
+# --- what is said about it
+
+
+def rendered(facts: Facts, findings: Sequence[Finding], arguments: argparse.Namespace) -> str:
+    if arguments.format == "json":
+        from antifreeze.doctor.render.as_json import as_json
+
+        return as_json(facts, findings)
+    if arguments.format == "github":
+        from antifreeze.doctor.render.github import as_github
+
+        return as_github(facts, findings)
+    from antifreeze.doctor.render.text import Look, as_text
+
+    look = Look(is_coloured=wants_colour(sys.stdout), is_verbose=arguments.verbose, width=width_of(sys.stdout))
+    return as_text(facts, findings, look=look)

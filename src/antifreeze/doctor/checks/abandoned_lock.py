@@ -1,0 +1,141 @@
+"""Everybody waits for a lock whose holder was killed.
+
+What happens: a `multiprocessing.Lock` is a number in shared memory. If the process that holds it is killed (by the OOM
+killer, by a crash), nobody takes it back: every other process that asks for it waits for ever, also new workers and the
+training process.
+
+How we know: a worker died, and a lock of the dataset cannot be taken since; or workers wait for a lock that processes
+share, and one of them is dead.
+
+What to do: `antifreeze run train.py`: such a lock is released on behalf of the dead, and the sample is read again. In
+your code: `fcntl.flock`, which the kernel releases when its holder dies; or no lock at all, as reads of one file by
+several processes need none. And find out what killed the worker.
+
+Looks like: AF104 inherited-lock, for locks of threads; AF403 lock-around-reads, where the lock is released but makes
+workers take turns.
+
+Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.Lock,
+https://docs.python.org/3/library/fcntl.html#fcntl.flock
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.deaths import end_of
+from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import Wait, is_at_work, never_returned, state_of, wait_of
+
+CODE = "AF107"
+FIX = (
+    "antifreeze run {script}",
+    "guard it with fcntl.flock(file, fcntl.LOCK_EX) instead: the kernel releases that when its holder dies",
+)
+
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 43)),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.CRASH,
+            is_as_written=True,
+            deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9", locks_held=("dataset.lock",)),),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.CRASH,
+            is_as_written=True,
+            deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9"),),
+        ),
+    ),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in (_by_death(case) or _by_waiting(case))]
+
+
+def _by_death(case: Case) -> list[Finding]:
+    death = next((each for trial in case.trials for each in trial.deaths if each.locks_held), None)
+    if death is None:
+        return []
+    path = death.locks_held[0]
+    lock = next((held for held in case.held if held.path == path), None)
+    at_sample = f" at sample {death.sample}" if death.sample is not None else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what=f"worker {death.worker} ended{at_sample} while it held a lock, and nobody can take that lock any more",
+            where=(lock.place if lock else None) or death.place or case.built_at,
+            why=f"{whose(lock) if lock else path} is shared by the processes, and stays locked when its holder dies "
+            f"({end_of(death)})",
+            fix=FIX,
+            evidence=(f"pid {death.pid}: {end_of(death)}", f"{path} cannot be taken since"),
+            loader=case.number,
+            worker=death.worker,
+            pid=death.pid,
+            sample=death.sample,
+            explains=("AF103", "AF403", "AF405"),
+        )
+    ]
+
+
+def _by_waiting(case: Case) -> list[Finding]:
+    waiting = [
+        (trial, stuck)
+        for trial in case.trials
+        if trial.outcome is Outcome.HANG
+        for stuck in trial.stuck
+        if is_at_work(stuck, trial) and wait_of(stuck, case) is Wait.PROCESS_LOCK
+    ]
+    if not waiting:
+        return []
+    trial, stuck = waiting[0]
+    lock = _lock(case, stuck)
+    name = whose(lock) if lock else "a lock that the processes share"
+    # Where nobody is seen to hold it and everybody waits, the holder is gone.
+    is_held_by_none = len(waiting) > 1 and all(
+        each.stage == "idle" or each in [s for _, s in waiting] for each in _workers(trial)
+    )
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.LIKELY if trial.deaths or is_held_by_none else Weight.POSSIBLE,
+            what=never_returned(stuck, case),
+            where=stuck.place,
+            why=f"it waits{at(stuck.place)} for {name}; no worker that lives holds it",
+            fix=FIX,
+            evidence=(
+                f"{len(waiting)} wait for it",
+                state_of(stuck),
+                *(f"{d.pid}: {end_of(d)}" for d in trial.deaths[:2]),
+            ),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            rivals=() if trial.deaths or is_held_by_none else ("AF103",),
+            decide=None if trial.deaths or is_held_by_none else f"antifreeze dump {stuck.pid}",
+            explains=("AF103", "AF403", "AF405"),
+        )
+    ]
+
+
+def _workers(trial: Trial) -> list[Stuck]:
+    return [stuck for stuck in trial.stuck if stuck.role == "worker"]
+
+
+def _lock(case: Case, stuck: Stuck) -> Held | None:
+    locks = [held for held in case.held if held.kind == "process-lock"]
+    named = [held for held in locks if touches(held, [stuck.place])]
+    return next(iter(named or locks), None)

@@ -1,0 +1,77 @@
+"""A sample fails, and its exception cannot be pickled: instead of the error there is a hang.
+
+What happens: torch sends the exception of a worker to the training process by pickle. If its class is defined inside a
+function (or is otherwise out of reach), that fails in a thread of the worker, the message is lost, and the training
+waits for ever for a batch that will not come.
+
+How we know: in a trial a sample raised, and yet nothing reached the training loop.
+
+What to do: mend the sample that is named; define exception classes on the top level of a file. `antifreeze run
+train.py` shows the error; `antifreeze run --on-error skip train.py` goes on without the sample.
+
+Looks like: AF321 sample-fails, where the error arrives; AF305 result-cannot-be-sent, where the sample itself cannot be
+pickled.
+
+Read on: https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled,
+https://github.com/pytorch/pytorch/issues/142884
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF306"
+
+_LOADER = Loader(number=0, num_workers=2, start_method="fork")
+_RAISED = Raised(
+    type="DecodeError",
+    message="frame 5 is damaged",
+    stage="fetch",
+    place=Place("train.py", 25),
+    sample="5",
+    worker=0,
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, is_as_written=True, raised=_RAISED),),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    stages = ("fetch", "collate", "init")
+    lost = [trial for trial in raised_in(case, *stages) if trial.outcome is Outcome.HANG and trial.workers]
+    raised = lost[0].raised if lost else None
+    if raised is None:
+        return []
+    sample = f"sample {raised.sample}" if raised.sample is not None else f"the {raised.stage} step"
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what=f"{sample} fails, and the training waits for ever instead of saying so",
+            where=raised.place,
+            why=f"{raised.type}{at(raised.place)} ({first_line(raised.message)}) cannot be pickled, so it never "
+            "reaches the "
+            "training process",
+            fix=(
+                f"mend {sample}, and define {raised.type.rpartition('.')[2]} on the top level of a file",
+                "antifreeze run {script}   (shows the error)",
+                "antifreeze run --on-error skip {script}   (goes on without the sample)",
+            ),
+            evidence=(case.counted(lost), f"{raised.type}: {first_line(raised.message)}"),
+            loader=case.number,
+            worker=raised.worker,
+            sample=raised.sample,
+            explains=("AF103", "AF305", "AF321"),
+        )
+    ]

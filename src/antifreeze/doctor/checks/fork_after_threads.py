@@ -1,0 +1,122 @@
+"""A worker waits for threads that exist only in the training process.
+
+What happens: a forked worker gets a copy of everything but the threads. A thread pool, an event loop or a queue with a
+thread behind it that was made before the workers looks complete in them: it takes the job, and nobody ever does it. The
+worker waits for ever, at 0 % CPU, and the training waits for the worker. No message appears.
+
+How we know: in a trial, or in the program as it stands, a worker waits for another thread (in `concurrent.futures`,
+`asyncio`, `queue` or `threading`), it was forked, and the dataset holds the pool that was made before. Without workers
+it works.
+
+What to do: `antifreeze run train.py`: such a loader's workers start in a process without lost threads. In your code:
+make the pool where it is used, once per worker: `self.pool = antifreeze.per_worker(lambda: ThreadPoolExecutor(2))`,
+then `self.pool().map(…)`. Or `multiprocessing_context="forkserver"`, if the dataset can be pickled.
+
+Looks like: AF102 lost-native-pool, the same with threads of a native library; AF104 inherited-lock, where a lock stays
+locked; AF103 sample-hangs, where the thread lives and waits for the network.
+
+Read on: https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#avoiding-and-fighting-deadlocks,
+https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods,
+https://docs.python.org/3/library/os.html#os.fork
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in
+
+CODE = "AF101"
+KINDS = ("executor", "thread", "loop")
+
+_LINE = Place("train.py", 35, "__getitem__", "return list(self.pool.map(read, range(3)))")
+_TRIAL = Trial(
+    loader=0,
+    engine="torch",
+    workers=2,
+    outcome=Outcome.HANG,
+    is_as_written=True,
+    stuck=(
+        Stuck(
+            role="worker",
+            worker=0,
+            pid=4243,
+            sample="0",
+            seconds=12,
+            frames=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"), _LINE),
+            place=_LINE,
+            stage="fetch",
+            waits_in="lock",
+            state="S",
+        ),
+    ),
+)
+_POOL = Held(path="dataset.pool", kind="executor", what="a ThreadPoolExecutor", place=Place("train.py", 28))
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
+    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK)),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = list(stuck_in(case, Wait.THREAD))
+    if not seen or not case.is_forked:
+        return []
+    _, stuck = seen[0]
+    if _has_threads(case, stuck):
+        return []
+    pool = _pool(case, stuck)
+    lost = f"the threads of {whose(pool)}" if pool else _threads(case) or "the threads that should do it"
+    is_proven = pool is not None and case.works_without_workers is not False
+    return [
+        Finding(
+            code=CODE,
+            weight=case.sure(is_proven=is_proven) if pool or case.is_live else Weight.POSSIBLE,
+            what=never_returned(stuck, case),
+            where=stuck.place,
+            why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
+            "copies none",
+            fix=(
+                "antifreeze run {script}",
+                "in each worker: self.pool = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then self.pool().map(…)",
+                'DataLoader(…, multiprocessing_context="forkserver")',
+            ),
+            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            rivals=() if pool or case.is_live else ("AF103",),
+            decide=None if pool or case.is_live else f"antifreeze dump {stuck.pid}",
+            explains=("AF102", "AF103", "AF104", "AF109", "AF110", "AF405"),
+        )
+    ]
+
+
+def _pool(case: Case, stuck: Stuck) -> Held | None:
+    pools = [held for held in case.held if held.kind in KINDS]
+    named = [held for held in pools if touches(held, (stuck.place, *stuck.frames))]
+    return next(iter(named or pools), None)
+
+
+def _threads(case: Case) -> str:
+    names = case.loader.threads if case.loader else ()
+    return f"the threads {', '.join(names[:4])}" if names else ""
+
+
+def _has_threads(case: Case, stuck: Stuck) -> bool:
+    """Whether the worker of a running program has the threads that it waits for: then they are what is stuck."""
+    if not case.is_live:
+        return False
+    pictures = [process for process in case.facts.processes if process.pid == stuck.pid]
+    others = [thread for picture in pictures for thread in picture.threads if not thread.is_main]
+    return any("concurrent/futures/thread.py" in frame.file for thread in others for frame in thread.frames)

@@ -1,0 +1,81 @@
+"""A database that was opened before the fork fails in the workers.
+
+What happens: an LMDB environment belongs to the process that opened it: its lock table knows that process only, so
+reading in a forked worker fails with `MDB_READERS_FULL`, `MDB_BAD_RSLOT` or "Invalid argument". SQLite forbids the use
+of a connection across a fork, too.
+
+How we know: the dataset holds an open database, workers are forked, and its own errors came in a trial, while it works
+without workers.
+
+What to do: open it in the worker: `self.env = antifreeze.per_worker(lambda: lmdb.open(path, readonly=True,
+lock=False))`, then `self.env().begin()`. `antifreeze run train.py` opens LMDB and SQLite databases again in each
+worker, for reading.
+
+Looks like: AF307 shared-file-offset. An LMDB environment opened with `readonly=True, lock=False`, and reading from
+SQLite, went well in our tests, so nothing is said about those; h5py by path as well.
+
+Read on: https://lmdb.readthedocs.io/en/latest/#environment-class, https://www.sqlite.org/howtocorrupt.html (2.6,
+forks), https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, whose
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.handles import harm_of
+
+CODE = "AF309"
+ERRORS = ("lmdb.", "sqlite3.")
+
+_BASE = Held(path="dataset.env", kind="lmdb", what="an LMDB environment 'db'", place=Place("train.py", 25))
+_LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_BASE,))
+_RAISED = Raised(
+    type="lmdb.ReadersFullError",
+    message="mdb_txn_begin: MDB_READERS_FULL: Environment maxreaders limit reached",
+    stage="fetch",
+    place=Place("train.py", 36),
+    sample="0",
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
+        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    harm = harm_of(case, "lmdb", "sqlite")
+    if harm is None:
+        return []
+    is_its_own = harm.raised is not None and harm.raised.type.startswith(ERRORS)
+    name = harm.held.path.replace("dataset.", "self.", 1)
+    opens = "lmdb.open(path, readonly=True, lock=False)" if harm.held.kind == "lmdb" else "sqlite3.connect(path)"
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN if is_its_own else harm.weight,
+            what="a database that was opened in the training process fails in the workers",
+            where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
+            why=f"{whose(harm.held)} was opened before the workers were forked, and belongs to the process that opened it"
+            f"{'; it failed' + at(harm.raised.place) if harm.raised and harm.raised.place else ''}",
+            fix=(
+                "antifreeze run {script}",
+                f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}()",
+            ),
+            evidence=harm.evidence,
+            loader=case.number,
+            sample=harm.sample,
+            explains=("AF302", "AF307", "AF321", "AF322", "AF326"),
+        )
+    ]

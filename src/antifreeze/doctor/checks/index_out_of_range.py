@@ -1,0 +1,77 @@
+"""The sampler asks for a sample that does not exist.
+
+What happens: a sampler, or a batch sampler, of your own yields an index past the end of the dataset (it pads the last
+batch, or counts another list). The error appears in a worker, in `__getitem__`, far from the sampler, and looks like
+damaged data.
+
+How we know: the sample that failed has an index that is not below `len(dataset)`.
+
+What to do: clip or wrap the indices in the sampler: `range(k, min(k + n, len(dataset)))`, `index % len(dataset)`.
+
+Looks like: AF321 sample-fails, where the index is right and the sample is not; AF327 sampler-fails, where the sampler
+itself raises.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#data-loading-order-and-sampler
+"""
+
+from __future__ import annotations
+
+import re
+
+from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF324"
+
+_LOADER = Loader(number=0, num_workers=2, samples=22, sampler="BucketBatches", built_at=Place("train.py", 38))
+_RAISED = Raised(
+    type="IndexError",
+    message="list index out of range",
+    stage="fetch",
+    place=Place("train.py", 27),
+    sample="22",
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, samples=23, built_at=Place("train.py", 38)),), trials=SICK.trials
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    length = case.loader.samples if case.loader else None
+    failed = [trial for trial in raised_in(case, "fetch") if _is_outside(trial, length)]
+    raised = failed[0].raised if failed else None
+    if raised is None or case.loader is None:
+        return []
+    by = case.loader.sampler or "the sampler"
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what=f"the loader asks for sample {raised.sample}, and the dataset has {length:,}",
+            where=case.built_at,
+            why=f"{by} of the loader{at(case.built_at)} yields index {raised.sample}; the last one is {(length or 0) - 1} "
+            f"({raised.type}{at(raised.place)}: {first_line(raised.message)})",
+            fix=("clip the indices in the sampler: range(k, min(k + n, len(dataset)))",),
+            evidence=(case.counted(failed), f"index {raised.sample}, len(dataset) = {length}"),
+            loader=case.number,
+            worker=raised.worker,
+            sample=raised.sample,
+            explains=("AF321", "AF322"),
+        )
+    ]
+
+
+def _is_outside(trial: Trial, length: int | None) -> bool:
+    sample = trial.raised.sample if trial.raised else None
+    if length is None or sample is None or not re.fullmatch(r"-?\d{1,18}", sample, re.ASCII):
+        return False
+    return not -length <= int(sample) < length

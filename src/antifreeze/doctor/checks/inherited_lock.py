@@ -1,0 +1,99 @@
+"""A worker waits for a lock that was locked when it was forked.
+
+What happens: a fork copies a lock as it is. If a thread of the training process held it at that moment, it is locked in
+the worker for ever: the thread that would release it was not copied. The worker waits at 0 % CPU, and the training
+waits for the worker.
+
+How we know: a forked worker waits for a lock of threads, in a line that takes one. If the dataset holds a lock that was
+locked before the workers started, that is it.
+
+What to do: `antifreeze run train.py`: a worker that is stuck in an inherited lock is replaced by one from a clean
+process. In your code: make the lock where it is used, in each worker: `self.lock =
+antifreeze.per_worker(threading.Lock)`, then `with self.lock():`; or do not let other threads use the dataset while
+workers start.
+
+Looks like: AF101 fork-after-threads, where the worker waits for a thread's work; AF107 abandoned-lock, for locks that
+processes share. The locks of Python's `logging` are often blamed; Python renews them in a fork.
+
+Read on: https://docs.python.org/3/library/threading.html#lock-objects,
+https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#avoiding-and-fighting-deadlocks
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in
+
+CODE = "AF104"
+
+_LINE = Place("data.py", 57, "__getitem__", "with self.lock:")
+_LOCK = Held(path="dataset.lock", kind="lock", what="a locked _thread.lock", place=Place("data.py", 20), is_deadly=True)
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.HANG,
+            is_as_written=True,
+            stuck=(
+                Stuck(
+                    role="worker",
+                    worker=0,
+                    pid=4243,
+                    sample="0",
+                    seconds=12,
+                    frames=(_LINE,),
+                    place=_LINE,
+                    stage="fetch",
+                    waits_in="lock",
+                    state="S",
+                ),
+            ),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = list(stuck_in(case, Wait.LOCK))
+    if not seen or not case.is_forked:
+        return []
+    _, stuck = seen[0]
+    if stuck.role == "trainer":  # without workers nothing was inherited
+        return []
+    locks = [held for held in case.held if held.kind == "lock"]
+    lock = next((held for held in locks if touches(held, [stuck.place])), None)
+    name = whose(lock) if lock else f"the lock{at(stuck.place)}"
+    is_proven = lock is not None and lock.is_deadly
+    return [
+        Finding(
+            code=CODE,
+            weight=case.sure(is_proven=is_proven),
+            what=never_returned(stuck, case),
+            where=stuck.place,
+            why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
+            "training process",
+            fix=(
+                "antifreeze run {script}",
+                "make the lock in each worker: self.lock = antifreeze.per_worker(threading.Lock), then with self.lock():",
+            ),
+            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            explains=("AF103", "AF109", "AF403", "AF405"),
+        )
+    ]

@@ -1,0 +1,136 @@
+"""A native library waits in a worker for its own threads, which a fork does not copy.
+
+What happens: scikit-learn, torch, polars, tokenizers and others compute with a pool of native threads. Once the pool
+was used in the training process, a forked worker believes that it still exists. The first parallel piece of work there
+waits for ever, at 0 % CPU and without a message. Whether it happens can depend on the order of imports, and on the
+number of threads: torch sets its own to one in workers, so it hangs only if somebody raises it again
+(`torch.set_num_threads`), and tokenizers switches its pool off after a fork, unless `TOKENIZERS_PARALLELISM=true`
+forbids it.
+
+How we know: a forked worker waits for a lock below a call into native code, the trainer has used a pool of that
+library, and without workers it works.
+
+What to do: `antifreeze run train.py`: our workers start with such pools capped to one thread, or in a process that
+never used them. With torch's loader: `multiprocessing_context="forkserver"`; or one thread from the start
+(`OMP_NUM_THREADS=1`, `TOKENIZERS_PARALLELISM=false`); do not raise the number of threads in workers.
+
+Looks like: AF101 fork-after-threads, the same with threads of Python. OpenCV is often blamed: it did not hang in any of
+our tests.
+
+Read on: https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#avoiding-and-fighting-deadlocks,
+https://github.com/joblib/threadpoolctl, https://docs.pola.rs/user-guide/misc/multiprocessing/
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import Wait, is_native_pool, never_returned, state_of, stuck_in
+
+CODE = "AF102"
+# What keeps a library from using its pool.
+SWITCHES = {
+    "tokenizers": "TOKENIZERS_PARALLELISM=false python {script}",
+    "polars": "POLARS_MAX_THREADS=1 python {script}",
+    "openblas": "OPENBLAS_NUM_THREADS=1 python {script}",
+    "mkl": "MKL_NUM_THREADS=1 python {script}",
+}
+
+_LINE = Place("train.py", 26, "anchors", "return KMeans(k).fit(points)")
+_POOL = NativePool(library="sklearn", kind="openmp", threads=8, is_used=True)
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.HANG,
+            is_as_written=True,
+            stuck=(
+                Stuck(
+                    role="worker",
+                    worker=0,
+                    pid=4243,
+                    sample="0",
+                    seconds=12,
+                    frames=(Place("/x/site-packages/sklearn/cluster/_kmeans.py", 700, "_kmeans_single_lloyd"), _LINE),
+                    place=_LINE,
+                    stage="fetch",
+                    waits_in="lock",
+                    state="S",
+                    library="sklearn",
+                ),
+            ),
+        ),
+        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = list(stuck_in(case, Wait.NATIVE))
+    if not seen or not case.is_forked:
+        return []
+    _, stuck = seen[0]
+    pool, weight = _suspect(case, stuck)
+    name = pool.library if pool else stuck.library or "a native library"
+    raised = [place for place in case.facts.source.thread_settings if place.text] if case.facts.source else []
+    why = f"{_frame(stuck)} waits for threads of {name} that were started in the training process; a fork copies none"
+    if pool and pool.why:
+        why += f". {pool.why}"
+    if raised:
+        why += f". {raised[0].text} at {raised[0]} sets the number of threads"
+    return [
+        Finding(
+            code=CODE,
+            weight=weight,
+            what=never_returned(stuck, case),
+            where=stuck.place,
+            why=why,
+            fix=_fix(name, pool, is_raised=bool(raised)),
+            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
+            decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
+            explains=("AF103", "AF104", "AF109", "AF405"),
+        )
+    ]
+
+
+def _suspect(case: Case, stuck: Stuck) -> tuple[NativePool | None, Weight]:
+    """The pool that it waits for, and how sure that is."""
+    pools = [pool for pool in (case.loader.pools if case.loader else ()) if pool.is_used is not False]
+    where = [stuck.library, *(frame.file for frame in stuck.frames[:3]), *([stuck.place.text] if stuck.place else [])]
+    named = [pool for pool in pools if any(pool.library and pool.library in text for text in where)]
+    if named:
+        return named[0], case.sure(is_proven=case.works_without_workers is True)
+    if is_native_pool(stuck.library):
+        return next(iter(pools), None), Weight.LIKELY
+    used = [pool for pool in pools if pool.is_used]
+    if used and case.works_without_workers:
+        deadly = [pool for pool in used if pool.why]
+        return (deadly or used)[0], Weight.LIKELY
+    return next(iter(pools), None), Weight.POSSIBLE
+
+
+def _frame(stuck: Stuck) -> str:
+    return f"the call{at(stuck.place)}" if stuck.place else "a call into native code"
+
+
+def _fix(name: str, pool: NativePool | None, *, is_raised: bool) -> tuple[str, ...]:
+    switch = SWITCHES.get(name) or (SWITCHES.get(pool.kind) if pool else None) or "OMP_NUM_THREADS=1 python {script}"
+    fewer = ("do not raise the number of threads in workers",) if is_raised else (switch,)
+    return ("antifreeze run {script}", *fewer, 'DataLoader(…, multiprocessing_context="forkserver")')

@@ -1,0 +1,100 @@
+"""A batch is made of very many small tensors, and workers make loading slower.
+
+What happens: torch puts every single tensor of a batch into its own piece of shared memory, with its own open file, and
+maps it again in the training process: about 0.1 ms each. With hundreds of small fields that is more than the loading
+itself, and `num_workers=0` is faster.
+
+How we know: the number of tensors in a batch, and the time for a batch with workers against that without.
+
+What to do: `antifreeze run train.py`: a batch travels in one piece, whatever it is made of. In your code: put the
+fields into one tensor in `collate_fn` (`torch.stack`), and take it apart in the training loop; or `num_workers=0`.
+
+Looks like: AF401 workers-restarted, where starting takes the time; AF404 too-many-workers.
+
+Read on: https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies,
+https://docs.pytorch.org/docs/stable/data.html#working-with-collate-fn
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF402"
+# At 0.1 ms each, fewer cannot be felt.
+MANY = 50
+
+_LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 36))
+_SICK = Trial(
+    loader=0,
+    engine="torch",
+    workers=2,
+    outcome=Outcome.OK,
+    is_as_written=True,
+    batches=32,
+    seconds=1.5,
+    first_batch_s=0.1,
+    batch_tensors=150,
+)
+_ALONE = Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, batches=32, seconds=0.06, first_batch_s=0.002)
+SICK = Facts(loaders=(_LOADER,), trials=(_SICK, _ALONE))
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.OK,
+            is_as_written=True,
+            batches=32,
+            seconds=1.5,
+            first_batch_s=0.1,
+            batch_tensors=2,
+        ),
+        _ALONE,
+    ),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    tensors = max((trial.batch_tensors or 0 for trial in case.trials), default=0)
+    with_workers = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
+    alone = [t for t in case.trials if not t.workers and per_batch(t) is not None]
+    if tensors < MANY or not with_workers or not alone:
+        return []
+    slow, fast = per_batch(with_workers[0]) or 0.0, per_batch(alone[0]) or 0.0
+    if slow <= 1.2 * fast:
+        return []
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN if slow > 2 * fast else Weight.LIKELY,
+            what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {with_workers[0].workers} of them, "
+            f"{1000 * fast:.1f} ms without",
+            where=case.built_at,
+            why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
+            "piece of shared "
+            "memory of its own",
+            fix=(
+                "antifreeze run {script}",
+                "put the fields into one tensor in collate_fn: torch.stack(…)",
+                "DataLoader(…, num_workers=0)",
+            ),
+            evidence=(f"{tensors} tensors a batch", f"{1000 * slow:.1f} ms against {1000 * fast:.1f} ms"),
+            loader=case.number,
+            explains=("AF404", "AF406"),
+        )
+    ]
+
+
+def per_batch(trial: Trial) -> float | None:
+    """Seconds for a batch, the first left out: it includes the start of the workers."""
+    if trial.outcome is not Outcome.OK or trial.batches < 4 or trial.first_batch_s is None:
+        return None
+    return max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)

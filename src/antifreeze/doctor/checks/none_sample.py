@@ -1,0 +1,132 @@
+"""`__getitem__` returns None for some samples, and a batch cannot be made of them.
+
+What happens: the dataset catches an error and returns None, meaning "skip this". `default_collate` does not know that;
+it fails with "batch must contain tensors … found <class 'NoneType'>" or, in a worker, `'NoneType' object has no
+attribute 'numel'`. The message names neither the sample nor the error that was swallowed.
+
+How we know: None came for a sample in a trial; the exception that the dataset's own `except` had caught was watched.
+
+What to do: let the error through and use `antifreeze run --on-error skip train.py`, which leaves the sample out and
+lists it. Or a collate_fn that drops None: `collate_fn=lambda batch: default_collate([x for x in batch if x is not
+None])`, at the price of uneven batches.
+
+Looks like: AF326 samples-do-not-stack, where a sample is there but is not like the others.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#working-with-collate-fn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import CAME, Case, at, cases, first_line
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.unrun import pairs
+
+CODE = "AF329"
+
+_LOADER = Loader(number=0, num_workers=2, start_method="fork", dataset_at=Place("train.py", 19))
+_RAISED = Raised(
+    type="AttributeError",
+    message="'NoneType' object has no attribute 'numel'",
+    stage="collate",
+    sample="9",
+    swallowed="OSError: cannot identify image file",
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.ERROR,
+            is_as_written=True,
+            raised=_RAISED,
+            none_samples=("9",),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", has_default_collate=False),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, none_samples=("9",)),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    failed = [trial for trial in case.trials if _is_about_none(trial)]
+    if not failed:
+        return []
+    trial = failed[0]
+    raised = trial.raised
+    sample = next(iter(trial.none_samples), None) or (raised.sample if raised else None)
+    sight = _return(case.facts)
+    swallowed = next((t.raised.swallowed for t in failed if t.raised and t.raised.swallowed), "")
+    place = (raised.culprit_at if raised else None) or (sight.place if sight else None)
+    place = place or (case.loader.dataset_at if case.loader else None)
+    hidden = f" It hides {first_line(swallowed)}" if swallowed else ""
+    said = f"{raised.type}: {first_line(raised.message)}" if raised else ""
+    name = f"sample {sample}" if sample is not None else "a sample"
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN if trial.none_samples or swallowed else Weight.LIKELY,
+            what=f"the dataset returns None for {name}, and no batch can be made of it",
+            where=place,
+            why=f"None is returned for {name}{at(place)}, and collating it fails ({said}).{hidden}",
+            fix=(
+                "let the error through, and leave the sample out by: antifreeze run --on-error skip {script}",
+                "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
+            ),
+            evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
+            loader=case.number,
+            worker=raised.worker if raised else None,
+            sample=sample,
+            explains=("AF321", "AF326"),
+        )
+    ]
+
+
+def _is_about_none(trial: Trial) -> bool:
+    if trial.outcome in CAME or trial.raised is None or trial.raised.stage not in ("collate", "fetch", "send"):
+        return False
+    if trial.raised.swallowed:
+        return True
+    return trial.raised.stage == "collate" and ("NoneType" in trial.raised.message or bool(trial.none_samples))
+
+
+def _return(facts: Facts) -> Sight | None:
+    """The only line in the source that returns None in an `except`."""
+    source = facts.source
+    sights = [sight for dataset in (source.datasets if source else ()) for sight in dataset.sights]
+    found = [sight for sight in sights if sight.kind == "returns-none-in-except"]
+    return found[0] if len(found) == 1 else None
+
+
+def _written(facts: Facts) -> Iterator[Finding]:
+    seen = set()
+    for pair in pairs(facts):
+        sight = next((each for each in pair.dataset.sights if each.kind == "returns-none-in-except"), None)
+        has_own_collate = "collate_fn" in pair.call.arguments
+        if sight is None or has_own_collate or pair.has_workers() is False or sight.place in seen:
+            continue
+        seen.add(sight.place)
+        yield Finding(
+            code=CODE,
+            weight=Weight.POSSIBLE,
+            what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
+            where=sight.place,
+            why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
+            "the loader at "
+            f"{pair.call.place} has no collate_fn that would drop it",
+            fix=(
+                "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",
+                "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
+            ),
+            evidence=("as the source has it",),
+        )

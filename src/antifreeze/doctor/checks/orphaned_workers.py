@@ -1,0 +1,92 @@
+"""Workers live on after the training process was killed.
+
+What happens: torch's workers look whether their parent is alive only while they wait for the next batch. One that sits
+in a sample (a dead mount, a long read) never looks. When the training process is killed, by `kill -9` or by the
+scheduler, such workers stay, with their memory, files and ports, and the next job finds the machine full.
+
+How we know: in a trial the process was killed as a scheduler would do it, and workers were still there afterwards; or
+the workers of a running program have no parent any more.
+
+What to do: `antifreeze run train.py`: our workers end within two seconds of their trainer, however it ends. With
+torch's loader: kill the whole process group or container, and bound the time of every read (AF103).
+
+Looks like: AF405 slow-shutdown, where workers hold up a training that ends by itself.
+
+Read on: https://docs.pytorch.org/docs/stable/multiprocessing.html (the warning on processes that exit abruptly),
+https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, of_sample
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.pictures import as_stuck
+
+CODE = "AF106"
+INIT = 1
+
+_LINE = Place("train.py", 29, "__getitem__", "time.sleep(600)")
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.HANG,
+            is_as_written=True,
+            orphans=(
+                Stuck(role="worker", worker=0, pid=4243, sample="8", place=_LINE, stage="fetch", waits_in="sleep"),
+            ),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    tried = [finding for case in cases(facts) for finding in _examine(case)]
+    return tried + _found(facts.processes)
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = [trial for trial in case.trials if trial.orphans]
+    return (
+        [_finding(seen[0].orphans, evidence="reproduced: the trainer was killed", number=case.number)] if seen else []
+    )
+
+
+def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:
+    """Workers whose parent is not of this program."""
+    pids = {process.pid for process in processes}
+    left = [each for each in processes if each.role == "worker" and each.parent == INIT and INIT not in pids]
+    if not left:
+        return []
+    return [_finding(tuple(as_stuck(each) for each in left), evidence="their parent process is gone", number=None)]
+
+
+def _finding(left: tuple[Stuck, ...], *, evidence: str, number: int | None) -> Finding:
+    place = next((each.place for each in left if each.place), None)
+    sample = next((each.sample for each in left if each.sample), None)
+    pids = ", ".join(str(each.pid) for each in left[:8])
+    return Finding(
+        code=CODE,
+        weight=Weight.CERTAIN,
+        what=f"{len(left)} worker{'s' * (len(left) > 1)} lived on after the training process was killed",
+        where=place,
+        why=f"torch's workers look for their parent between batches only; these were busy{at(place)}{of_sample(sample)}",
+        fix=(
+            "antifreeze run {script}",
+            f"kill {pids.replace(',', '')}" if number is None else "kill the whole process group: kill -9 -- -PGID",
+            "bound the time of every read in the dataset",
+        ),
+        evidence=(evidence, f"pids {pids}"),
+        loader=number,
+        worker=left[0].worker,
+        pid=left[0].pid,
+        sample=sample,
+    )

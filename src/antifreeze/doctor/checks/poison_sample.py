@@ -1,0 +1,69 @@
+"""One sample ends every worker that loads it.
+
+What happens: a damaged file makes a native decoder crash, or a huge one is too much for the memory, each time. Starting
+again does not help: training dies at the same place, after hours if the order is shuffled, and torch does not say at
+which sample.
+
+How we know: workers ended at the same sample in several trials.
+
+What to do: look at the sample that is named, and remove or repair it. `antifreeze run --on-error skip train.py` leaves
+it out by itself once it has ended two workers, and says so.
+
+Looks like: AF312 worker-crashed and AF311 worker-killed, where it happened once; AF321 sample-fails, where the sample
+raises.
+
+Read on: https://docs.python.org/3/library/faulthandler.html
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import at, cases, comes_again
+from antifreeze.doctor.deaths import deaths_in, died_at, end_of
+from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF313"
+
+_LOADER = Loader(number=0, num_workers=2, start_method="fork")
+_DEATH = Death(worker=1, pid=4243, exitcode=-11, how="SIGSEGV", sample="13", place=Place("train.py", 24))
+_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,))
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=1, outcome=Outcome.CRASH, deaths=(_DEATH,))),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=1, outcome=Outcome.OK, is_whole_epoch=True)),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    findings = []
+    for case in cases(facts):
+        again = [death for _, death in deaths_in(case) if comes_again(case, death.sample, died_at)]
+        if not again:
+            continue
+        death = next((each for each in again if each.place), again[0])
+        count = sum(death.sample in died_at(trial) for trial in case.trials)
+        findings.append(
+            Finding(
+                code=CODE,
+                weight=Weight.CERTAIN,
+                what=f"sample {death.sample} ends every worker that loads it",
+                where=death.place,
+                why=f"loading it was {end_of(death)}{at(death.place)} in {count} trials: the sample, or the code "
+                "that reads it, "
+                "is to blame, and not the loader",
+                fix=(
+                    f"remove or repair sample {death.sample}",
+                    "antifreeze run --on-error skip {script}   (leaves it out, and says so)",
+                ),
+                evidence=(f"reproduced in {count} of {len(case.trials)} trials", end_of(death)),
+                loader=case.number,
+                worker=death.worker,
+                pid=death.pid,
+                sample=death.sample,
+                explains=("AF311", "AF312", "AF314", "AF103", "AF321"),
+            )
+        )
+    return findings

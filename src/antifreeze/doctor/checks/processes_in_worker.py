@@ -1,0 +1,99 @@
+"""The dataset starts processes, and torch's workers may not.
+
+What happens: torch's workers are daemons, and `multiprocessing` forbids daemons to have children.
+`multiprocessing.Pool` or `Process` in `__getitem__` fails with "daemonic processes are not allowed to have children".
+
+How we know: the error came in a trial; or the source makes a pool of processes in code that runs per sample.
+
+What to do: `antifreeze run train.py`: our workers may start processes. In your code: threads (`ThreadPoolExecutor`), or
+no pool at all, as the workers run in parallel already.
+
+Looks like: AF101 fork-after-threads, where a pool that was made before the workers hangs.
+
+Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.Process.daemon
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import at, cases, first_line
+from antifreeze.doctor.facts import (
+    DatasetClass,
+    Facts,
+    Loader,
+    LoaderCall,
+    Outcome,
+    Place,
+    Raised,
+    Sight,
+    Source,
+    Trial,
+)
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.unrun import pairs
+
+CODE = "AF328"
+MESSAGE = "daemonic processes are not allowed to have children"
+FIX = ("antifreeze run {script}", "use threads in the dataset: concurrent.futures.ThreadPoolExecutor")
+
+_RAISED = Raised(type="AssertionError", message=MESSAGE, stage="fetch", place=Place("train.py", 30), sample="0")
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
+)
+HEALTHY = Facts(
+    source=Source(
+        script="train.py",
+        datasets=(
+            DatasetClass(
+                name="Parallel",
+                place=Place("train.py", 25),
+                sights=(Sight(kind="process-pool", what="multiprocessing.Pool", place=Place("train.py", 30)),),
+            ),
+        ),
+        loaders=(LoaderCall(place=Place("train.py", 36), arguments={"dataset": "Parallel()"}),),
+    )
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [*_tried(facts), *_written(facts)]
+
+
+def _tried(facts: Facts) -> Iterator[Finding]:
+    for case in cases(facts):
+        failed = [trial for trial in case.trials if trial.raised and MESSAGE in trial.raised.message]
+        raised = failed[0].raised if failed else None
+        if raised is None:
+            continue
+        yield Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what="the dataset starts processes, which torch forbids its workers",
+            where=raised.place,
+            why=f"a process is started{at(raised.place)}, and torch's workers are daemons: {first_line(raised.message)}",
+            fix=FIX,
+            evidence=(case.counted(failed), raised.message[:80]),
+            loader=case.number,
+            worker=raised.worker,
+            sample=raised.sample,
+            explains=("AF321", "AF322", "AF323", "AF326"),
+        )
+
+
+def _written(facts: Facts) -> Iterator[Finding]:
+    for pair in pairs(facts):
+        sight = next((each for each in pair.dataset.sights if each.kind == "process-pool"), None)
+        is_tried = pair.has_workers()
+        if sight is None or is_tried is False:
+            continue
+        yield Finding(
+            code=CODE,
+            weight=Weight.LIKELY if is_tried else Weight.POSSIBLE,
+            what="the dataset starts processes, which torch forbids its workers",
+            where=sight.place,
+            why=f"{sight.what} at {sight.place} runs in the workers of the loader at {pair.call.place}, which are daemons",
+            fix=FIX,
+            evidence=("as the source has it",),
+        )

@@ -1,0 +1,88 @@
+"""A sample cannot be pickled on its way back from the worker, and the loader waits for it for ever.
+
+What happens: a batch goes to the training process by pickle, in a thread of the worker. If it holds something that
+cannot be pickled (a lambda, an open file, a lock, a bound method of a local class), the error is printed there, the
+batch is gone, and the training waits. With `num_workers=0` nothing is pickled, so everything works.
+
+How we know: the worker's attempt to pickle a batch failed in a trial, and the part to blame was looked for.
+
+What to do: return plain values from `__getitem__` (tensors, arrays, numbers, texts, lists and dicts of them).
+`antifreeze run train.py` carries lambdas and local classes, and makes anything else an error that names it.
+
+Looks like: AF301 cannot-cross, where the dataset cannot be sent to the worker; AF306 error-cannot-be-sent, where the
+exception of a sample cannot; AF204 shm-too-small, which with a custom collate_fn hangs in the same way.
+
+Read on: https://docs.python.org/3/library/pickle.html#what-can-be-pickled-and-unpickled,
+https://github.com/pytorch/pytorch/issues/142884
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, cases, first_line, is_users, of_sample
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF305"
+
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 37)),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.HANG,
+            is_as_written=True,
+            raised=Raised(
+                type="AttributeError",
+                message="Can't pickle local object 'Sample.__init__.<locals>.<lambda>'",
+                stage="send",
+                worker=0,
+                culprit="batch[0].decode (a lambda)",
+                culprit_at=Place("train.py", 24),
+            ),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    failed = [trial for trial in case.trials if trial.raised and _is_sending(trial.raised)]
+    raised = failed[0].raised if failed else None
+    if raised is None:
+        return []
+    hangs = any(trial.outcome is Outcome.HANG for trial in failed)
+    place = raised.culprit_at or raised.place
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"
+            f"{', and the training waits for it for ever' if hangs else ''}",
+            where=place or (case.loader.dataset_at if case.loader else None) or case.built_at,
+            why=f"{raised.culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch "
+            "prints the "
+            "error in a thread of the worker and drops the batch",
+            fix=(
+                "return plain values from the dataset: tensors, arrays, numbers, texts",
+                "antifreeze run {script}   (carries lambdas and local classes, names the rest)",
+            ),
+            evidence=(case.counted(failed), f"{raised.type}: {first_line(raised.message)}"),
+            loader=case.number,
+            worker=raised.worker,
+            sample=raised.sample,
+            explains=("AF103", "AF321"),
+        )
+    ]
+
+
+def _is_sending(raised: Raised) -> bool:
+    return raised.stage == "send" and is_users(raised)

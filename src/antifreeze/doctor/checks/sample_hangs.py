@@ -1,0 +1,119 @@
+"""One sample waits for something that never comes, and everything waits for it.
+
+What happens: a read from the network, a pipe, a dead file server or a sleep does not return. Nothing in torch's loader
+limits the time that a sample may take; it only looks whether the worker process exists. So the training waits, for
+ever, without a message.
+
+How we know: in a trial, or in the program as it stands, a worker sits in one call of the dataset, uses no processor,
+and has been there far longer than samples take.
+
+What to do: `antifreeze run train.py`: another worker takes the sample over, and the line is named. In your code: give
+the call a time-out (`timeout=10`), and try again when it strikes. `DataLoader(timeout=60)` turns the hang into an
+error, which does not say where.
+
+Looks like: AF101 fork-after-threads, AF102 lost-native-pool and AF104 inherited-lock, where the worker waits for a lock
+that nobody will release; AF108 sample-never-ends, where it computes. The popular explanation that workers who read the
+same file block each other is wrong: 2,000 concurrent reads of one file by four workers were fine.
+
+Read on: https://docs.python.org/3/library/socket.html#notes-on-socket-timeouts,
+https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`timeout`)
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import Wait, frames_above, never_returned, state_of, stuck_in
+
+CODE = "AF103"
+_FOR = {
+    "socket": "an answer from the network",
+    "pipe": "another process to write",
+    "poll": "an answer",
+    "sleep": "its own sleep to end",
+    "disk": "the disk or file server",
+    "lock": "a lock",
+}
+
+_LINE = Place("train.py", 46, "__getitem__", "return int(s.recv(16))")
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.HANG,
+            is_as_written=True,
+            stuck=(
+                Stuck(
+                    role="worker",
+                    worker=1,
+                    pid=4243,
+                    sample="7",
+                    seconds=12,
+                    typical_s=0.01,
+                    frames=(_LINE,),
+                    place=_LINE,
+                    stage="fetch",
+                    waits_in="socket",
+                    state="S",
+                ),
+            ),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = list(stuck_in(case, Wait.OUTSIDE))
+    unsure = list(stuck_in(case, Wait.UNKNOWN))
+    if not case.is_forked:  # a lock that nobody inherited
+        unsure += stuck_in(case, Wait.THREAD, Wait.LOCK, Wait.NATIVE)
+    if not seen and not unsure:
+        return []
+    _, stuck = (seen or unsure)[0]
+    where = frames_above(stuck)
+    call = f", in {where[-1].function}" if where and where[-1].function else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=case.sure(is_proven=_is_far_beyond(stuck)) if seen else Weight.POSSIBLE,
+            what=never_returned(stuck, case),
+            where=stuck.place,
+            why=f"it waits for {_FOR.get(stuck.waits_in or '', 'something')}{at(stuck.place)}{call}, and nothing limits "
+            "how long",
+            fix=_fix(stuck),
+            evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            rivals=() if seen else ("AF108",),
+            decide=None if seen else f"antifreeze dump {stuck.pid}",
+            explains=("AF109", "AF110"),
+        )
+    ]
+
+
+def _is_far_beyond(stuck: Stuck) -> bool:
+    return stuck.waits_in != "sleep" and (stuck.typical_s is None or stuck.seconds > 20 * stuck.typical_s)
+
+
+def _fix(stuck: Stuck) -> tuple[str, ...]:
+    bound = {
+        "disk": "look at the file server: the kernel waits for it, and no time-out can interrupt that",
+        "sleep": "sleep less, or load this sample in pieces",
+        "lock": "find who holds the lock, or take it with a time-out: lock.acquire(timeout=10)",
+    }
+    own = bound.get(stuck.waits_in or "", "give the call a timeout, and try again when it strikes: timeout=10")
+    return ("antifreeze run {script}", own, "DataLoader(…, timeout=60) makes it an error instead of a hang")

@@ -1,0 +1,116 @@
+"""A sample computes and does not come to an end.
+
+What happens: a loop in the dataset never meets its condition (rejection sampling that nothing satisfies, a search that
+goes round), or the work for one sample is vastly more than for others. One worker uses a whole processor, the others
+wait, and the training with them. Nothing in torch's loader limits the time that a sample may take.
+
+How we know: in a trial, or in the program as it stands, a worker computes at one sample for far longer than the others
+took.
+
+What to do: bound the loop: `for attempt in range(100):` … `else: raise ValueError(f"no crop for sample {index}")`, and
+look at the sample that is named. `antifreeze run --on-error skip train.py` leaves such a sample out once it raises.
+
+Looks like: AF103 sample-hangs, where the worker waits and uses no processor; AF406 data-bound, where all samples are
+slow.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`timeout`)
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, comes_again
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in, wait_of
+
+CODE = "AF108"
+
+_LINE = Place("train.py", 34, "__getitem__", "crop = self.masks[i][y:y + 4, x:x + 4]")
+SICK = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.HANG,
+            is_as_written=True,
+            stuck=(
+                Stuck(
+                    role="worker",
+                    worker=1,
+                    pid=4243,
+                    sample="7",
+                    seconds=12,
+                    typical_s=0.001,
+                    frames=(_LINE,),
+                    place=_LINE,
+                    stage="fetch",
+                    state="R",
+                    cpu_share=1.0,
+                ),
+            ),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.SLOW, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = list(stuck_in(case, Wait.RUNNING))
+    if not seen:
+        return []
+    trial, stuck = seen[0]
+    loop = _loop(case.facts, stuck)
+    weight = _weight(case, trial, stuck, has_loop=loop is not None)
+    around = f"; the loop{at(loop.place)} has no end of its own" if loop else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=weight,
+            what=never_returned(stuck, case),
+            where=loop.place if loop else stuck.place,
+            why=f"it has been computing{at(stuck.place)} all the time and does not come to an end{around}",
+            fix=(
+                "bound the number of attempts: for attempt in range(100): … else: raise ValueError(index)",
+                "antifreeze run --on-error skip {script}   (then leaves out what raises)",
+            ),
+            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            rivals=("AF406",) if weight is Weight.POSSIBLE else (),
+            decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
+            explains=("AF109", "AF405"),
+        )
+    ]
+
+
+def _weight(case: Case, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight:
+    if case.is_live:
+        workers = [each for each in trial.stuck if each.role == "worker"]
+        # If all compute, loading may just be slow; if one does while others have nothing to do, it holds them up.
+        others_idle = any(each.stage == "idle" for each in workers)
+        all_run = all(wait_of(each, case) is Wait.RUNNING for each in workers)
+        return Weight.LIKELY if has_loop or (others_idle and not all_run) else Weight.POSSIBLE
+    again = comes_again(
+        case, stuck.sample, lambda each: [one.sample for one in each.stuck if wait_of(one, case) is Wait.RUNNING]
+    )
+    return Weight.CERTAIN if again else Weight.LIKELY
+
+
+def _loop(facts: Facts, stuck: Stuck) -> Sight | None:
+    """The endless loop in the source that the stuck line belongs to."""
+    if facts.source is None or stuck.place is None:
+        return None
+    loops = [sight for dataset in facts.source.datasets for sight in dataset.sights if sight.kind == "endless-loop"]
+    lines = {(frame.file, frame.function) for frame in (stuck.place, *stuck.frames)}
+    return next((loop for loop in loops if (loop.place.file, loop.place.function) in lines), None)

@@ -1,0 +1,58 @@
+"""The sampler raises.
+
+What happens: a sampler runs in the training process, some batches ahead of the workers. Its error ends the epoch before
+the batches that were on their way arrive, so it seems to come from nowhere.
+
+How we know: the exception came in a trial, from the sampler's own code.
+
+What to do: mend the line that is named. Run over the sampler alone to check: `list(sampler)`.
+
+Looks like: AF324 index-out-of-range, where the sampler yields what the dataset does not have; AF321 sample-fails.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#data-loading-order-and-sampler
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import at, cases, first_line, raised_in
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF327"
+
+_LOADER = Loader(number=0, num_workers=2, sampler="CurriculumSampler", built_at=Place("train.py", 43))
+_RAISED = Raised(type="IndexError", message="list index out of range", stage="sampler", place=Place("train.py", 37))
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    findings = []
+    for case in cases(facts):
+        failed = raised_in(case, "sampler")
+        raised = failed[0].raised if failed else None
+        if raised is None:
+            continue
+        name = (case.loader.sampler if case.loader else "") or "the sampler"
+        findings.append(
+            Finding(
+                code=CODE,
+                weight=Weight.CERTAIN,
+                what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",
+                where=raised.place or case.built_at,
+                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training "
+                "process, ahead "
+                "of the workers",
+                fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
+                evidence=(case.counted(failed),),
+                loader=case.number,
+                explains=("AF321",),
+            )
+        )
+    return findings

@@ -1,0 +1,80 @@
+"""The samples of a batch are not alike, so they cannot be put together.
+
+What happens: `default_collate` stacks the samples of a batch. If one lacks a key, has another shape or another type, it
+fails with `KeyError`, "stack expects each tensor to be equal size", or in a worker "Trying to resize storage that is
+not resizable". The message does not say which sample it was.
+
+How we know: collating failed in a trial, and the samples of that batch were compared.
+
+What to do: make the samples alike (an empty tensor for what is missing, a resize, padding), or give a `collate_fn` that
+pads, e.g. with `torch.nn.utils.rnn.pad_sequence`.
+
+Looks like: AF329 none-sample, where a sample is None; AF204 shm-too-small, where collating fails for lack of memory.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#working-with-collate-fn,
+https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF326"
+
+_LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 32), dataset_at=Place("train.py", 19))
+_RAISED = Raised(
+    type="KeyError",
+    message="'boxes'",
+    stage="collate",
+    sample="6",
+    batch=("4", "5", "6", "7"),
+    culprit="it has no key 'boxes'",
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    failed = [trial for trial in raised_in(case, "collate") if not trial.none_samples and not trial.deaths]
+    raised = failed[0].raised if failed else None
+    if raised is None or "NoneType" in raised.message:
+        return []
+    odd = f"sample {raised.sample}" if raised.sample is not None else "one of them"
+    of = f"samples {', '.join(raised.batch[:8])}" if raised.batch else "its samples"
+    said = f"{raised.type}: {first_line(raised.message)}"
+    differs = f"{odd} is not like the others ({raised.culprit or said})"
+    loader = case.loader
+    place = raised.culprit_at or raised.place or (loader.collate_at or loader.dataset_at if loader else None)
+    is_users_own = loader is not None and not loader.has_default_collate and raised.sample is None
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN if raised.sample is not None else Weight.LIKELY,
+            what=f"a batch cannot be put together: {odd} does not fit",
+            where=place or case.built_at,
+            why=f"{of}: {differs}; collating them fails{at(raised.place)} with {said}"
+            if not is_users_own
+            else f"your collate_fn fails{at(raised.place)} for {of}: {said}",
+            fix=(
+                f"give {odd} what the others have: an empty tensor for what is missing, or one size for all",
+                "DataLoader(…, collate_fn=…) that pads, e.g. with torch.nn.utils.rnn.pad_sequence",
+            ),
+            evidence=(case.counted(failed), said),
+            loader=case.number,
+            worker=raised.worker,
+            sample=raised.sample,
+            explains=("AF321",),
+        )
+    ]

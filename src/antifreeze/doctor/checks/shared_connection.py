@@ -1,0 +1,72 @@
+"""Forked workers talk over one connection, and read each other's answers.
+
+What happens: an HTTP session, a socket or a database client that is opened in `__init__` is one connection for all
+forked workers. They write their requests into it and read whatever answer comes next. Samples are swapped without an
+error, or the protocol breaks.
+
+How we know: the dataset holds an open socket, workers are forked, and in a trial samples from workers differ from those
+that the training process gets, or fail although they load without workers.
+
+What to do: connect in the worker: `self.session = antifreeze.per_worker(requests.Session)`, then
+`self.session().get(…)`. `antifreeze run train.py` starts such workers in a fresh process, if the dataset can be sent
+there.
+
+Looks like: AF307 shared-file-offset, the same with a file; AF321 sample-fails, where the server's answer is bad without
+workers, too.
+
+Read on: https://man7.org/linux/man-pages/man2/fork.2.html (what is shared),
+https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases, whose
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.handles import harm_of
+
+CODE = "AF308"
+
+_CONNECTION = Held(path="dataset.conn", kind="socket", what="an HTTPConnection", place=Place("train.py", 39))
+_LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_CONNECTION,))
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, wrong=("2",)),
+        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    harm = harm_of(case, "socket")
+    if harm is None:
+        return []
+    name = harm.held.path.replace("dataset.", "self.", 1)
+    return [
+        Finding(
+            code=CODE,
+            weight=harm.weight,
+            what="workers get each other's answers: they share one connection",
+            where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
+            why=f"{whose(harm.held)} was connected before the workers were forked, so all of them write to and read "
+            "from one "
+            f"socket{at(harm.raised.place if harm.raised else None)}",
+            fix=(
+                f"connect in each worker: {name} = antifreeze.per_worker(make_connection), then {name}().request(…)",
+                "antifreeze run {script}",
+            ),
+            evidence=harm.evidence,
+            loader=case.number,
+            sample=harm.sample,
+            explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331"),
+        )
+    ]

@@ -1,0 +1,168 @@
+"""Forked workers read through one open file, and move each other's position in it.
+
+What happens: a file that is opened in `__init__` is one and the same in all forked workers, its position included.
+Between the `seek()` and the `read()` of one worker another one moves it. Samples hold other samples' bytes, without an
+error; or an archive says `BadZipFile`, a parser stumbles over half a line. It also happens through libraries: ZipFile,
+`numpy.load` of .npz, tarfile, HDF5 over a file object.
+
+How we know: the dataset holds an open file or archive, workers are forked, and in a trial samples from workers differ
+from those that the training process reads, or fail although they load without workers.
+
+What to do: `antifreeze run train.py`: each of our workers has the file for itself. In your code: open it in the worker:
+`self.f = antifreeze.per_worker(lambda: open(path, "rb"))`, then `self.f().read()`; or read without a position:
+`os.pread(fd, count, offset)`, `numpy.memmap`.
+
+Looks like: several workers reading the same *file* is no problem if each opens it: it is the shared open file that is.
+A lock around the read, which is often advised, makes workers take turns (AF403) and does not mend a position that is
+remembered between samples. h5py by path is safe too: it reads with positions of its own.
+
+Read on: https://man7.org/linux/man-pages/man2/open.2.html (open file descriptions),
+https://docs.python.org/3/library/os.html#os.pread,
+https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at, cases, whose
+from antifreeze.doctor.facts import Assignment, Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.handles import harm_of
+from antifreeze.doctor.unrun import Pair, pairs
+
+CODE = "AF307"
+KINDS = ("file", "archive", "hdf5")
+OPENS = ("open", "io.open", "zipfile.ZipFile", "tarfile.open", "numpy.load", "gzip.open")
+# Uses that move the position.
+MOVES = {"read", "readline", "readlines", "readinto", "seek", "next", "for", "[]", "open", "extractfile", "getmember"}
+
+_FILE = Held(path="dataset.f", kind="file", what="an open file 'records.bin' (mode 'rb')", place=Place("train.py", 27))
+_LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_FILE,))
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, wrong=("460", "17")),
+        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    tried = [finding for case in cases(facts) for finding in (_seen(case) or _possible(case))]
+    return [*tried, *_written(facts)]
+
+
+def _seen(case: Case) -> list[Finding]:
+    harm = harm_of(case, *KINDS)
+    if harm is None:
+        return []
+    return [
+        _finding(
+            harm.held.path,
+            weight=harm.weight,
+            why=f"{whose(harm.held)} was opened before the workers were forked, so all of them move one position in it"
+            f"{_where(harm.raised.place if harm.raised else None)}",
+            place=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
+            evidence=harm.evidence,
+            case=case,
+            sample=harm.sample,
+        )
+    ]
+
+
+def _possible(case: Case) -> list[Finding]:
+    """A file that is read by position in several workers; it went well in the trial, or nothing was tried."""
+    if not case.is_forked or case.num_workers < 2:
+        return []
+    for held in case.held:
+        assignment = _assignment(case, held)
+        if held.kind in ("file", "archive") and assignment and MOVES & set(assignment.used_as):
+            why = (
+                f"{whose(held)} was opened before the workers were forked; {assignment.used_at or 'the dataset'} moves its "
+                "position, for all of them"
+            )
+            return [
+                _finding(
+                    held.path,
+                    weight=Weight.POSSIBLE,
+                    why=why,
+                    place=held.place or assignment.place,
+                    evidence=(f"used by {', '.join(sorted(MOVES & set(assignment.used_as)))} per sample",),
+                    case=case,
+                )
+            ]
+    return []
+
+
+def _finding(
+    path: str,
+    *,
+    weight: Weight,
+    why: str,
+    place: Place | None,
+    evidence: tuple[str, ...],
+    case: Case | None = None,
+    sample: str | None = None,
+) -> Finding:
+    name = path.replace("dataset.", "self.", 1)
+    may = "may get" if weight is Weight.POSSIBLE else "get"
+    return Finding(
+        code=CODE,
+        weight=weight,
+        what=f"workers {may} each other's data, without an error or with a strange one: they share one open file",
+        where=place,
+        why=why,
+        fix=(
+            "antifreeze run {script}",
+            f"open it in each worker: {name} = antifreeze.per_worker(lambda: open(path, 'rb')), then {name}().read(…)",
+            f"read without a position: os.pread({name}.fileno(), count, offset), or numpy.memmap",
+        ),
+        evidence=evidence,
+        loader=case.number if case else None,
+        sample=sample,
+        rivals=("AF332",) if weight is Weight.POSSIBLE else (),
+        decide="antifreeze doctor --batches 200 {script}" if weight is Weight.POSSIBLE else None,
+        explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331"),
+    )
+
+
+def _where(place: Place | None) -> str:
+    return f"; it showed{at(place)}" if place else ""
+
+
+def _assignment(case: Case, held: Held) -> Assignment | None:
+    """Where the source opens what is held."""
+    source = case.facts.source
+    name = held.path.rpartition(".")[2]
+    found = (each for dataset in (source.datasets if source else ()) for each in dataset.assignments)
+    return next((each for each in found if each.name == name and each.value in OPENS), None)
+
+
+# --- from the source alone
+
+
+def _written(facts: Facts) -> Iterator[Finding]:
+    for pair in pairs(facts):
+        if pair.start_method in (None, "fork") and pair.has_workers(more_than=1) is not False:
+            yield from _moved(pair)
+
+
+def _moved(pair: Pair) -> Iterator[Finding]:
+    for each in pair.dataset.assignments:
+        moves = MOVES & set(each.used_as)
+        is_read = each.mode is None or not set(each.mode) & set("wax")
+        if each.value in OPENS and each.value != "numpy.load" and moves and is_read:
+            yield _finding(
+                f"dataset.{each.name}",
+                weight=Weight.POSSIBLE,
+                why=f"dataset.{each.name} is opened at {each.place} and used at "
+                f"{each.used_at or pair.dataset.place}; forked "
+                "workers share it, with one position for all",
+                place=each.place,
+                evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),
+            )

@@ -1,0 +1,80 @@
+"""Workers that start from a fresh import see other settings or globals than the training process.
+
+What happens: with spawn, forkserver, or our clean start, a worker imports the program's modules anew. What the program
+changed since (a configuration global, a registry, `ImageFile.LOAD_TRUNCATED_IMAGES`, a monkeypatch) is as it was at
+import there. Samples come out differently, or fail, and nobody says so.
+
+How we know: our engine compares the globals of your modules in a trial and names those that it could not copy; or
+samples from workers that were not forked differ from those that the training process gets, where that gets the same
+twice.
+
+What to do: pass such settings to the dataset (`self.root = root`), or set them on import, or in `worker_init_fn`.
+`antifreeze run train.py` copies simple globals by itself. `multiprocessing_context="fork"` keeps everything, where
+forking is safe.
+
+Looks like: AF307 shared-file-offset, where samples differ because forked workers share a file; AF503 stale-dataset,
+where a change comes too late for persistent workers.
+
+Read on: https://docs.python.org/3/library/multiprocessing.html#the-spawn-and-forkserver-start-methods,
+https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
+"""
+
+from __future__ import annotations
+
+import re
+
+from antifreeze.doctor.cases import Case, cases
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF302"
+# The engine's own words, in the error output of a trial on it.
+_TOLD = re.compile(rf"{CODE} state-differs: (.*?)(?: \(workers of a clean stem|$)", re.MULTILINE)
+
+_LOADER = Loader(number=0, num_workers=2, start_method="spawn", built_at=Place("train.py", 40))
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.OK,
+            is_as_written=True,
+            start_method="spawn",
+            wrong=("0", "1"),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, start_method="spawn"),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    named = [told[1] for trial in case.trials if (told := _TOLD.search(trial.stderr))]
+    wrong = [trial for trial in case.trials if trial.wrong and trial.start_method in ("spawn", "forkserver")]
+    if not named and not wrong:
+        return []
+    samples = f"samples {', '.join(wrong[0].wrong[:5])} differ from those of the training process" if wrong else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.LIKELY if wrong else Weight.POSSIBLE,
+            what="workers see other settings than the training process, and may give other samples",
+            where=case.built_at,
+            why="; ".join(part for part in (*named[:1], samples) if part)
+            + "; workers start from a fresh import of the program's modules",
+            fix=("give the settings to the dataset: self.root = root", 'DataLoader(…, multiprocessing_context="fork")'),
+            evidence=tuple(part for part in (samples, "our engine compared the globals" if named else "") if part),
+            loader=case.number,
+            sample=wrong[0].wrong[0] if wrong else None,
+            rivals=() if wrong else ("AF503",),
+            decide=None if wrong else "antifreeze run {script}",
+        )
+    ]

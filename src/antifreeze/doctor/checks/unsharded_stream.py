@@ -1,0 +1,105 @@
+"""Every worker reads the whole stream, so every sample comes `num_workers` times.
+
+What happens: an `IterableDataset` is copied into each worker, and each iterates its copy from the start. Unless
+`__iter__` asks `get_worker_info()` which part is its own, an epoch has all samples several times. Nothing fails.
+
+How we know: in a trial several workers began with the same items, and the dataset never asked for its worker's number.
+
+What to do: `antifreeze run --fix shard train.py` gives each worker its share. In your code, in `__iter__`: `info =
+get_worker_info()`, then `itertools.islice(items, info.id, None, info.num_workers)` if info is not None.
+
+Looks like: a stream that is infinite and random, where repetition is meant and items differ between workers.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset,
+https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.get_worker_info
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, cases
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.unrun import pairs
+
+CODE = "AF502"
+FIX = (
+    "antifreeze run --fix shard {script}",
+    "in __iter__: info = get_worker_info(); islice(items, info.id if info else 0, None, info.num_workers if info else 1)",
+)
+
+_LOADER = Loader(
+    number=0, num_workers=2, is_iterable=True, dataset="Stream", dataset_at=Place("train.py", 19), start_method="fork"
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.OK,
+            is_as_written=True,
+            same_items=2,
+            has_asked_for_worker_info=False,
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=2,
+            outcome=Outcome.OK,
+            is_as_written=True,
+            same_items=0,
+            has_asked_for_worker_info=True,
+        ),
+    ),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    seen = [t for t in case.trials if (t.same_items or 0) > 1 and t.has_asked_for_worker_info is not True]
+    if not seen or case.num_workers < 2:
+        return []
+    count = seen[0].same_items or 0
+    place = case.loader.dataset_at if case.loader else None
+    name = (case.loader.dataset if case.loader else "") or "the dataset"
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
+            what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
+            where=place or case.built_at,
+            why=f"{name}{f' at {place}' if place else ''} does not ask get_worker_info() which part is whose",
+            fix=FIX,
+            evidence=(f"reproduced: {count} workers began with the same items",),
+            loader=case.number,
+        )
+    ]
+
+
+def _written(facts: Facts) -> Iterator[Finding]:
+    for pair in pairs(facts):
+        several = pair.has_workers(more_than=1)
+        if not pair.dataset.is_iterable or pair.dataset.asks_for_worker_info is not False or several is False:
+            continue
+        may_shard = "worker_init_fn" in pair.call.arguments
+        yield Finding(
+            code=CODE,
+            weight=Weight.LIKELY if several and not may_shard else Weight.POSSIBLE,
+            what="every sample would come once from each worker: each reads the whole stream",
+            where=pair.dataset.place,
+            why=f"{pair.dataset.name} at {pair.dataset.place} does not ask get_worker_info() which part is whose, and the "
+            f"loader at {pair.call.place} has several workers",
+            fix=FIX,
+            evidence=("as the source has it",),
+        )

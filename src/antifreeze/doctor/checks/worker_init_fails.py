@@ -1,0 +1,74 @@
+"""`worker_init_fn` raises, so no worker can begin.
+
+What happens: the function runs once in every new worker. If it raises, the training ends before the first batch. The
+most frequent case: `np.random.seed(torch.initial_seed() + worker_id)` fails with "Seed must be between 0 and 2**32 -
+1", as torch's seed has 64 bits.
+
+How we know: the exception came in a trial, from worker_init_fn.
+
+What to do: mend the line that is named. A worker_init_fn that only seeds numpy can go: since torch 1.9 the generators
+of `random`, `numpy` and `torch` are seeded in every worker, differently in each and in each epoch. Otherwise:
+`np.random.seed(torch.initial_seed() % 2**32)`.
+
+Looks like: AF505 fixed-worker-seed, where it works and makes all epochs alike; AF314 worker-exited, where a worker ends
+at its start.
+
+Read on: https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-loading,
+https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import at, cases, first_line, raised_in
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF323"
+
+_LOADER = Loader(number=0, num_workers=2, start_method="fork")
+_RAISED = Raised(
+    type="ValueError",
+    message="Seed must be between 0 and 2**32 - 1",
+    stage="init",
+    place=Place("train.py", 30),
+    worker=0,
+)
+SICK = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    findings = []
+    for case in cases(facts):
+        failed = [trial for trial in raised_in(case, "init") if trial.outcome is not Outcome.HANG]
+        raised = failed[0].raised if failed else None
+        if raised is None:
+            continue
+        is_seed = "2**32" in raised.message or "seed" in raised.message.lower()
+        init_at = case.loader.worker_init_at if case.loader else None
+        findings.append(
+            Finding(
+                code=CODE,
+                weight=Weight.CERTAIN,
+                what="worker_init_fn fails, so no worker can begin",
+                where=raised.place or init_at,
+                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}",
+                fix=(
+                    "leave worker_init_fn out: torch seeds numpy in its workers itself",
+                    "np.random.seed(torch.initial_seed() % 2**32)",
+                )
+                if is_seed
+                else (f"mend the line{at(raised.place)}",),
+                evidence=(case.counted(failed),),
+                loader=case.number,
+                worker=raised.worker,
+                explains=("AF314", "AF321"),
+            )
+        )
+    return findings

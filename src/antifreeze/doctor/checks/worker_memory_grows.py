@@ -1,0 +1,93 @@
+"""A worker needs more and more memory: something in it is collected and never let go.
+
+What happens: a cache without a limit, a list that every sample is appended to, a native library that leaks. Each worker
+has its own, so it costs `num_workers` times, and after hours the kernel kills a worker (AF311) or the job.
+
+How we know: the private memory of a worker grew much during a trial, and no big Python container explains it.
+
+What to do: bound the cache (`functools.lru_cache(maxsize=1000)`), close what is opened, or end the leak by renewing the
+workers: without `persistent_workers` they are new in every epoch.
+
+Looks like: AF206 copy-on-write-growth, where a list that is only read is copied; a cache that fills up once and then
+stays is no leak, and a short trial cannot tell them apart.
+
+Read on: https://docs.python.org/3/library/functools.html#functools.lru_cache,
+https://docs.python.org/3/library/tracemalloc.html
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, cases, grown_most, size
+from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Trial, WorkerMemory
+from antifreeze.doctor.finding import Finding, Weight
+
+CODE = "AF207"
+MB = 1 << 20
+# What warming up takes: modules that are imported late, buffers, allocators.
+GROWTH_BYTES = 64 * MB
+SAMPLES = 50
+
+_LOADER = Loader(number=0, num_workers=4, start_method="fork", samples=1_000_000, dataset="train.Images")
+SICK = Facts(
+    machine=Machine(cpus=8, usable_cpus=8, memory_available_bytes=16_000 * MB),
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=4,
+            outcome=Outcome.OK,
+            is_as_written=True,
+            memory=(WorkerMemory(worker=2, first_bytes=80 * MB, last_bytes=400 * MB, samples=800),),
+        ),
+    ),
+)
+HEALTHY = Facts(
+    loaders=(_LOADER,),
+    trials=(
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=4,
+            outcome=Outcome.OK,
+            is_as_written=True,
+            memory=(WorkerMemory(worker=2, first_bytes=80 * MB, last_bytes=90 * MB, samples=800),),
+        ),
+    ),
+)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    memory = grown_most(case)
+    if memory is None or case.loader is None or memory.samples < SAMPLES:
+        return []
+    grown = memory.last_bytes - memory.first_bytes
+    if grown < max(GROWTH_BYTES, 0.25 * memory.first_bytes):
+        return []
+    available = case.facts.machine.memory_available_bytes if case.facts.machine else None
+    whole = grown / memory.samples * (case.loader.samples or 0)
+    ends = f"; over an epoch that would be {size(whole)}, and {size(available)} are free" if available and whole else ""
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.POSSIBLE,
+            what=f"the memory of the workers grows: worker {memory.worker} by {size(grown)} in {memory.samples:,} samples",
+            where=case.loader.dataset_at or case.built_at,
+            why=f"something that {case.loader.dataset or 'the dataset'} collects in its worker is never let go{ends}",
+            fix=(
+                "bound what is cached per worker: functools.lru_cache(maxsize=1000)",
+                "leave persistent_workers out: workers are new in every epoch",
+            ),
+            evidence=(
+                f"private memory of worker {memory.worker}: {size(memory.first_bytes)} → {size(memory.last_bytes)}",
+            ),
+            loader=case.number,
+            worker=memory.worker,
+            rivals=("AF206",),
+            decide="antifreeze doctor --batches 200 {script}",
+        )
+    ]

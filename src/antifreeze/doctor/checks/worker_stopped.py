@@ -1,0 +1,60 @@
+"""A worker is stopped: by a signal, by Ctrl-Z or by a debugger.
+
+What happens: a process in the state "stopped" does nothing until it is told to go on. torch sees that the worker
+exists, and waits. It looks like any other hang.
+
+How we know: the kernel says so: state T (stopped) or t (traced).
+
+What to do: `kill -CONT` with the pid of the worker, or leave the debugger. `antifreeze run train.py` replaces a worker
+that stays stopped, and leaves one that is being debugged alone.
+
+Looks like: AF103 sample-hangs, where the worker waits by itself.
+
+Read on: https://man7.org/linux/man-pages/man7/signal.7.html (SIGSTOP, SIGTSTP, SIGCONT),
+https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+"""
+
+from __future__ import annotations
+
+from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import who
+
+CODE = "AF112"
+
+_LINE = Place("train.py", 30, "__getitem__")
+_STOPPED = Stuck(role="worker", worker=1, pid=4243, sample="7", seconds=12, place=_LINE, stage="fetch", state="T")
+SICK = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, stuck=(_STOPPED,)),))
+HEALTHY = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK),))
+
+
+def examine(facts: Facts) -> list[Finding]:
+    return [finding for case in cases(facts) for finding in _examine(case)]
+
+
+def _examine(case: Case) -> list[Finding]:
+    stopped = [each for trial in case.trials for each in trial.stuck if each.state in ("T", "t")]
+    if not stopped:
+        return []
+    stuck = stopped[0]
+    is_traced = stuck.state == "t"
+    pids = " ".join(str(each.pid) for each in stopped)
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what=f"{who(stuck)} is stopped, and the training waits for it",
+            where=stuck.place,
+            why=f"{'a debugger holds it' if is_traced else 'a signal (SIGSTOP, or Ctrl-Z) stopped it'}{at(stuck.place)}",
+            fix=("leave the debugger, or let it continue",)
+            if is_traced
+            else (f"kill -CONT {pids}", "antifreeze run {script}"),
+            evidence=(f"the kernel's state of pid {stuck.pid}: {stuck.state}",),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=stuck.sample,
+            explains=("AF103", "AF108", "AF109"),
+        )
+    ]

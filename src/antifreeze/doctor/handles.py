@@ -1,0 +1,64 @@
+"""Handles that forked workers share: which one is to blame for wrong samples or errors in workers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antifreeze.doctor.cases import Case, first_line, raised_in, touches
+from antifreeze.doctor.facts import Held, Outcome, Raised
+from antifreeze.doctor.finding import Weight
+
+SHARED = ("file", "archive", "hdf5", "socket", "lmdb", "sqlite")
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """What came of sharing a handle."""
+
+    held: Held
+    weight: Weight
+    evidence: tuple[str, ...]
+    raised: Raised | None = None
+    sample: str | None = None
+
+
+def harm_of(case: Case, *kinds: str) -> Harm | None:
+    """What sharing a handle of these kinds did, as far as it was seen; None: nothing, or another handle did it."""
+    suspects = [held for held in case.held if held.kind in kinds]
+    if not suspects or not case.is_forked or case.num_workers < 1:
+        return None
+    if any(trial.wrong for trial in case.trials if not trial.workers) or case.works_without_workers is False:
+        return None
+    wrong = [trial for trial in case.trials if trial.wrong and trial.workers > 1 and trial.engine == "torch"]
+    failed = [trial for trial in raised_in(case, "fetch", "collate") if trial.workers]
+    raised = failed[0].raised if failed else None
+    held = _blamed(case, suspects, raised)
+    if held is None:
+        return None
+    if wrong:
+        samples = wrong[0].wrong
+        seen = f"reproduced: {len(samples)} sample{'s' * (len(samples) > 1)} differ from what the trainer reads"
+        is_alone = _is_alone(case, kinds)
+        return Harm(held, Weight.CERTAIN if is_alone else Weight.LIKELY, (seen,), raised, samples[0])
+    # A sample that fails in workers may just not have been reached without them.
+    is_cleared = any(not each.workers and each.outcome is Outcome.OK and each.is_whole_epoch for each in case.trials)
+    if raised and case.works_without_workers and (is_cleared or touches(held, [raised.place, *raised.frames])):
+        seen = f"reproduced: {raised.type}: {first_line(raised.message)}"
+        return Harm(held, Weight.LIKELY, (seen, "without workers it works"), raised, raised.sample)
+    return None
+
+
+def _blamed(case: Case, suspects: list[Held], raised: Raised | None) -> Held | None:
+    """The one that the failing lines name; else the only candidate."""
+    lines = [raised.place, *raised.frames] if raised else []
+    named = [held for held in suspects if touches(held, lines)]
+    if named:
+        return named[0]
+    others = [held for held in case.held if held.kind in SHARED and held not in suspects]
+    if any(touches(held, lines) for held in others):
+        return None
+    return suspects[0]
+
+
+def _is_alone(case: Case, kinds: tuple[str, ...]) -> bool:
+    return all(held.kind in kinds for held in case.held if held.kind in SHARED)

@@ -1,0 +1,30 @@
+"""How our `sitecustomize` gets into a Python program, and into every Python that is started from it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
+
+
+def interpreter_flags() -> list[str]:
+    """The flags that this interpreter was started with (-W, -X, -O, -u …): meant for the script."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    is_unbuffered = getattr(sys.__stdout__, "write_through", False)
+    return [*flags, "-u"] if is_unbuffered else flags
+
+
+def with_hook(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which Python, and every Python started from it, runs our sitecustomize."""
+    others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(BOOTSTRAP)]
+    return {
+        # Workers of a clean stem must hash as the script does, or sets of strings have another order there.
+        "PYTHONHASHSEED": str(secrets.randbits(32) or 1),
+        **environ,
+        "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others]),
+    }

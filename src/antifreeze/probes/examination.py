@@ -1,0 +1,218 @@
+"""Runs an unmodified script up to its first batch, has its loader tried there, and watches all of it from outside.
+
+The script runs once, in a session of its own. What happens inside it is the part of `patient/`; here it is started,
+watched, helped out where it hangs, and ended, with all that it has started. What it wrote down becomes facts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from antifreeze import machine
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
+from antifreeze.hook import interpreter_flags, with_hook
+from antifreeze.probes.bounded import Patient
+from antifreeze.probes.gathering import read_plain, read_trial
+from antifreeze.probes.observation import Observation, picture
+from antifreeze.probes.patient import VARIABLE
+from antifreeze.probes.patient.notes import read_events
+from antifreeze.probes.places import Places
+
+LOOK_EVERY_S = 0.25
+# Of what a program has written to stderr, the last of it.
+MOST_CHARACTERS = 6000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The limits of an examination."""
+
+    timeout_s: float = 60.0
+    """For all of it."""
+    batches: int = 50
+    """As many make a trial whole, if an epoch takes too long."""
+
+
+def examine(command: Sequence[str], *, options: Options, progress: Callable[[str], None] = lambda said: None) -> Facts:
+    """Run a script with its arguments, or `module:loader`; whatever happens, nothing of it is left."""
+    with tempfile.TemporaryDirectory(prefix="antifreeze-doctor-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        began = time.monotonic()
+        places = Places(base=_base_of(command), cwd=os.getcwd())
+        (directory / "places").write_text(json.dumps(asdict(places)))
+        limits = {"batches": options.batches, "deadline": began + options.timeout_s}
+        (directory / "options").write_text(json.dumps(limits))
+        environ = {**with_hook(os.environ), VARIABLE: name}
+        outputs = {"stdout": directory / "stdout", "stderr": directory / "stderr"}
+        with Patient(_python(command), environ=environ, mark=VARIABLE, **outputs) as patient:
+            return _Examination(command, patient, directory, places, began, options, progress).facts()
+
+
+def _python(command: Sequence[str]) -> list[str]:
+    if _is_loader_name(command[0]):
+        return [sys.executable, *interpreter_flags(), "-m", "antifreeze.probes.patient.named", *command]
+    return [sys.executable, *interpreter_flags(), *command]
+
+
+def _is_loader_name(word: str) -> bool:
+    return ":" in word and not Path(word).exists()
+
+
+def _base_of(command: Sequence[str]) -> str:
+    return os.getcwd() if _is_loader_name(command[0]) else os.path.dirname(os.path.abspath(command[0]))
+
+
+class _Examination:
+    """One patient, from its start to its facts."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        patient: Patient,
+        directory: Path,
+        places: Places,
+        began: float,
+        options: Options,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._command = command
+        self._patient = patient
+        self._directory = directory
+        self._places = places
+        self._began = began
+        self._deadline = began + options.timeout_s
+        self._progress = progress
+        self._claimed: float | None = None
+        self._trainer: int | None = None
+        self._observation: Observation | None = None
+        self._stuck: tuple[Stuck, ...] = ()
+
+    def facts(self) -> Facts:
+        self._progress("starting the script")
+        while time.monotonic() < self._deadline and not self._is_over():
+            self._look()
+            time.sleep(LOOK_EVERY_S)
+        if self._claimed is None and self._patient.exit_status() is None:
+            self._stuck = tuple(picture(self._patient.pid, role="trainer", places=self._places))
+        self._turn_to_the_newest()
+        if self._observation is not None:
+            self._observation.conclude(exitcode=self._exitcode())
+        fault = self._directory / "fault"
+        if fault.exists():
+            self._progress(f"the examination went wrong inside the script: {fault.read_text()}")
+        return Facts(run=self._run(), loaders=self._loaders(), trials=self._trials())
+
+    def _is_over(self) -> bool:
+        if (self._directory / "done").exists():
+            return True
+        if self._trainer is not None:
+            return not _runs(self._trainer)
+        return self._patient.exit_status() is not None
+
+    def _look(self) -> None:
+        if self._trainer is None:
+            self._find_trainer()
+            return
+        self._turn_to_the_newest()
+        if self._observation is not None:
+            self._observation.look()
+
+    def _turn_to_the_newest(self) -> None:
+        newest = max(self._directory.glob("t[0-9]*/about"), default=None)
+        if newest is None or (self._observation is not None and self._observation.directory == newest.parent):
+            return
+        if self._observation is not None:
+            self._observation.conclude()
+        self._observation = Observation(newest.parent, self._patient, self._places)
+        self._progress(self._observation.title)
+
+    def _find_trainer(self) -> None:
+        claim = self._directory / "claim"
+        text = claim.read_text() if claim.exists() else ""
+        if text.isdigit():
+            self._trainer, self._claimed = int(text), time.monotonic()
+            self._progress("looking at the loader")
+
+    def _exitcode(self) -> int | None:
+        """Of the trainer, if it has ended in the middle; only that of the script itself is ours to know."""
+        return self._patient.exit_status() if self._trainer == self._patient.pid else None
+
+    # --- what has been found
+
+    def _run(self) -> Run:
+        status = self._patient.exit_status()
+        has_seen = any((self._directory / f"seen-{kind}").exists() for kind in (0, 1))
+        return Run(
+            command=" ".join(self._command),
+            outcome=self._outcome(status),
+            reached_a_loader=has_seen,
+            is_trainer_a_child=None if self._trainer is None else self._trainer != self._patient.pid,
+            exitcode=None if self._claimed else status,
+            seconds=(self._claimed or time.monotonic()) - self._began,
+            raised=None if self._claimed else self._raised(),
+            stuck=self._stuck,
+            stderr=tail(self._directory / "stderr"),
+        )
+
+    def _outcome(self, status: int | None) -> Outcome:
+        if self._claimed is not None:
+            return Outcome.OK
+        if status is None:
+            return Outcome.HANG if self._stuck and self._stuck[0].cpu_share < 0.05 else Outcome.SLOW
+        if status < 0:
+            return Outcome.CRASH
+        return Outcome.ERROR if status else Outcome.OK
+
+    def _raised(self) -> Raised | None:
+        plain = read_plain(self._directory / "script-raised")
+        if plain is None:
+            return None
+        plain.pop("at")
+        raised = made_of(Raised, plain)
+        assert isinstance(raised, Raised)
+        return raised
+
+    def _loaders(self) -> tuple[Loader, ...]:
+        events = read_events(self._directory / "loaders")
+        return tuple(made_of(Loader, event["loader"]) for event in events if "loader" in event)
+
+    def _trials(self) -> tuple[Trial, ...]:
+        found: list[Trial] = []
+        for directory in sorted(self._directory.glob("t[0-9]*")):
+            purpose = read_plain(directory / "about", {}).get("purpose")
+            trial = read_trial(directory, self._places)
+            if trial is not None and purpose == "trial":
+                found.append(trial)
+            elif trial is not None:
+                found = [_with(each, trial, purpose) for each in found]
+        return tuple(found)
+
+
+def _with(trial: Trial, more: Trial, purpose: str) -> Trial:
+    """A trial with what was seen later, on another occasion, of the same loader."""
+    if trial.loader != more.loader:
+        return trial
+    if purpose == "orphans" and trial.is_as_written:
+        return replace(trial, orphans=more.orphans)
+    if purpose == "deadly" and trial.workers == 0 and more.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):
+        return replace(trial, outcome=more.outcome, raised=more.raised, deaths=more.deaths, stuck=more.stuck)
+    return trial
+
+
+def _runs(pid: int) -> bool:
+    facts = machine.process_facts(pid)
+    return facts is not None and facts.state not in "ZX"
+
+
+def tail(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")[-MOST_CHARACTERS:]
+    except OSError:
+        return ""

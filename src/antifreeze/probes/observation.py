@@ -1,0 +1,279 @@
+"""Watches one trial from outside, takes stacks when it hangs, and helps its trainer out of it, or ends it.
+
+What is seen is written into the directory of the trial before the trainer is asked to go on: it reads it, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from antifreeze import machine
+from antifreeze.doctor.facts import Stuck
+from antifreeze.probes.bounded import Patient, ask, kill
+from antifreeze.probes.gathering import read_plain
+from antifreeze.probes.patient.notes import END_SIGNAL, State, read_events, read_state, write_whole
+from antifreeze.probes.places import Places
+from antifreeze.probes.stacks import library_of, main_stack, own_part
+from antifreeze.probes.watch import Look, Seen, Verdict, Watch
+
+# A trainer that is asked to end its trial does so at once, or is in native code for good.
+ANSWER_S = 3.0
+# torch gives each worker that is stuck five seconds, one after the other; the first of them is enough to see that.
+SHUTDOWN_S = 6.0
+# A worker that takes so long for a sample is looked at, as long as nobody knows what will come of it.
+LONG_S = 2.0
+MOST_LONG = 4
+# Workers that wait for a dead trainer find out within their next look, those that are stuck never.
+ORPHANED_S = 1.5
+# Our engine gives a stuck worker some time before it helps itself.
+OUR_PATIENCE = 2.5
+FEWEST_LOOKS = 4
+MOST_CHARACTERS = 6000
+
+
+class Observation:
+    """Of one trial."""
+
+    def __init__(self, directory: Path, patient: Patient, places: Places) -> None:
+        self.directory = directory
+        self._about = read_plain(directory / "about")
+        self._patient = patient
+        self._places = places
+        is_ours = self._about["engine"] == "antifreeze"
+        self._watch = Watch(began=time.monotonic(), patience=OUR_PATIENCE if is_ours else 1.0)
+        self._oom_kills = machine.oom_kills()
+        self._outside: dict[str, Any] = {}
+        self._asked: float | None = None
+        self._has_concluded = False
+        self._cpu: dict[int, tuple[float, float]] = {}
+        """When each process came to what it is at, and the processor time that it had used by then."""
+        self._long: dict[tuple[int, str], Stuck] = {}
+        self._looks = self._locked = 0
+        self._stderr = directory.parent / "stderr"
+        self._stderr_from = self._stderr.stat().st_size if self._stderr.exists() else 0
+
+    @property
+    def title(self) -> str:
+        about = self._about
+        engine = "torch's loader" if about["engine"] == "torch" else "antifreeze"
+        workers = {0: "no workers", 1: "1 worker"}.get(about["workers"], f"{about['workers']} workers")
+        if about["purpose"] == "deadly":
+            return "fetching once more what a worker did not survive"
+        if about["purpose"] == "orphans":
+            return "what becomes of the workers if the trainer is killed"
+        return f"trying {engine}, {workers}" + (" (as written)" if about["is_as_written"] else "")
+
+    @property
+    def _pid(self) -> int:
+        pid = self._about["pid"]
+        assert isinstance(pid, int)
+        return pid
+
+    # --- looking
+
+    def look(self) -> None:
+        state = read_state(self.directory / "driver.state")
+        if state is None or state.stage == "ended":
+            self.conclude()
+            return
+        if self._asked is not None:
+            self._see_to_its_end(state)
+            return
+        look = self._take_look(state)
+        self._look_at_long_ones(look)
+        if self._about["purpose"] == "orphans":
+            self._orphan(look)
+            return
+        verdict = self._watch.judge(look)
+        if state.stage == "shutdown":
+            if look.now - state.since > SHUTDOWN_S:
+                self._kill_workers()
+        elif verdict is not Verdict.GOES_ON:
+            self._end(look, verdict)
+
+    def _take_look(self, state: State) -> Look:
+        now = time.monotonic()
+        trainer = self._seen(self._pid, state, now)
+        workers = {pid: self._seen(pid, known, now) for pid, known in self._workers() if _runs(pid)}
+        others = [pid for pid in self._patient.pids() if pid != self._pid and pid not in workers]
+        for pid in others:
+            workers[pid] = self._seen(pid, None, now)
+        return Look(now=now, trainer=trainer, workers=tuple(workers.values()), has_lost_results=self._has_lost())
+
+    def _workers(self) -> Iterator[tuple[int, State]]:
+        for path in self.directory.glob("w*.state"):
+            state = read_state(path)
+            if state is not None:
+                yield int(path.stem.partition("-")[2]), state
+
+    def _seen(self, pid: int, state: State | None, now: float) -> Seen:
+        facts = machine.process_facts(pid)
+        cpu_s = facts.cpu_s if facts else 0.0
+        if state is None:
+            return Seen(pid=pid, stage="", cpu_s=cpu_s)
+        if pid not in self._cpu or self._cpu[pid][0] != state.since:
+            self._cpu[pid] = state.since, cpu_s
+        if state.stage == "fetch" and pid != self._pid:
+            self._looks += 1
+            self._locked += facts is not None and facts.waits_in == "lock"
+        return Seen(
+            pid=pid,
+            stage=state.stage,
+            since=state.since,
+            samples=state.samples,
+            batches=state.batches,
+            slowest_s=state.slowest_s,
+            cpu_s=cpu_s,
+        )
+
+    def _has_lost(self) -> bool:
+        return any(
+            event["raised"]["stage"] == "send"
+            for path in self.directory.glob("w*.events")
+            if path.stat().st_size < 1 << 20
+            for event in read_events(path)
+            if "raised" in event
+        )
+
+    def _look_at_long_ones(self, look: Look) -> None:
+        for seen in look.workers:
+            if seen.stage == "fetch" and look.now - seen.since > LONG_S and len(self._long) < MOST_LONG:
+                state = next((state for pid, state in self._workers() if pid == seen.pid), None)
+                if state is not None and (seen.pid, state.sample) not in self._long:
+                    for stuck in self._pictures(only=seen.pid):
+                        self._long[seen.pid, state.sample] = stuck
+
+    # --- acting
+
+    def _end(self, look: Look, verdict: Verdict) -> None:
+        """Write down what is seen, and have the trainer end the trial."""
+        self._outside.update(
+            verdict=verdict.value,
+            seconds=look.now - self._about["began"],
+            stuck=[asdict(stuck) for stuck in self._pictures()],
+        )
+        self._write()
+        self._asked = time.monotonic()
+        if self._about["can_end"]:
+            ask(self._pid, END_SIGNAL)
+        else:
+            self._kill_trainer()
+
+    def _see_to_its_end(self, state: State) -> None:
+        assert self._asked is not None
+        now = time.monotonic()
+        if state.stage == "shutdown":
+            if now - state.since > SHUTDOWN_S:
+                self._kill_workers()
+        elif now - self._asked > ANSWER_S and state.since < self._asked:
+            self._kill_trainer()
+
+    def _kill_workers(self) -> None:
+        for pid, _ in self._workers():
+            kill(pid)
+
+    def _kill_trainer(self) -> None:
+        """And see which workers live on."""
+        kill(self._pid)
+        deadline = time.monotonic() + ORPHANED_S
+        while time.monotonic() < deadline and any(_runs(pid) for pid, _ in self._workers()):
+            time.sleep(0.1)
+        orphans = [stuck for stuck in self._pictures() if stuck.role == "worker" and stuck.stage == "fetch"]
+        self._outside["orphans"] = [asdict(stuck) for stuck in orphans]
+        self._write()
+
+    def _orphan(self, look: Look) -> None:
+        at_work = [seen for seen in look.workers if seen.stage == "fetch" and look.now - seen.since > ORPHANED_S]
+        if at_work and look.now - look.trainer.since > ORPHANED_S:
+            self._kill_trainer()
+
+    def conclude(self, *, exitcode: int | None = None) -> None:
+        """The trial is over, or all is."""
+        if self._has_concluded:
+            return
+        self._has_concluded = True
+        state = read_state(self.directory / "driver.state")
+        kills = machine.oom_kills()
+        if self._looks >= FEWEST_LOOKS:
+            self._outside["lock_share"] = self._locked / self._looks
+        if not _runs(self._pid) and (state is None or state.stage != "ended"):
+            self._outside.update(trainer_has_ended=True, exitcode=exitcode)
+        self._outside["long"] = [asdict(stuck) for stuck in self._long.values()]
+        self._outside["is_oom"] = None if kills is None or self._oom_kills is None else kills > self._oom_kills
+        self._outside.setdefault("seconds", time.monotonic() - self._about["began"])
+        self._outside["stderr"] = self._said()
+        self._write()
+
+    def _said(self) -> str:
+        try:
+            with self._stderr.open("rb") as file:
+                file.seek(self._stderr_from)
+                return file.read().decode(errors="replace")[-MOST_CHARACTERS:]
+        except OSError:
+            return ""
+
+    def _write(self) -> None:
+        write_whole(self.directory / "outside", self._outside)
+
+    # --- pictures
+
+    def _pictures(self, *, only: int | None = None) -> Iterator[Stuck]:
+        """How the processes of the trial are, the workers first: they are what the trainer waits for."""
+        known = {int(path.stem.partition("-")[2]): path for path in sorted(self.directory.glob("w*.state"))}
+        for pid, path in known.items():
+            if only in (None, pid) and _runs(pid):
+                worker = int(path.stem[1:].partition("-")[0])
+                yield from self._picture(pid, role="worker", worker=worker, state=read_state(path))
+        if only is None and _runs(self._pid):
+            yield from self._picture(self._pid, role="trainer", state=read_state(self.directory / "driver.state"))
+
+    def _picture(self, pid: int, *, role: str, state: State | None, worker: int | None = None) -> Iterator[Stuck]:
+        since, cpu_s = self._cpu.get(pid, (time.monotonic(), 0.0))
+        yield from picture(
+            pid, role=role, places=self._places, worker=worker, state=state, since=since, cpu_before_s=cpu_s
+        )
+
+
+def picture(
+    pid: int,
+    *,
+    role: str,
+    places: Places,
+    worker: int | None = None,
+    state: State | None = None,
+    since: float | None = None,
+    cpu_before_s: float = 0.0,
+) -> Iterator[Stuck]:
+    """What a process is at; nothing if there is none."""
+    facts = machine.process_facts(pid)
+    if facts is None:
+        return
+    stack = main_stack(pid)
+    if role == "worker":
+        stack = own_part(stack)
+    frames, place = places.of_summaries(stack)
+    seconds = max(0.0, time.monotonic() - since) if since is not None else 0.0
+    yield Stuck(
+        role=role,
+        worker=worker,
+        pid=pid,
+        sample=state.sample or None if state else None,
+        seconds=seconds,
+        typical_s=state.slowest_s if state and state.samples else None,
+        frames=frames,
+        place=place,
+        stage=state.stage if state else None,
+        waits_in=facts.waits_in,
+        state=facts.state,
+        cpu_share=(facts.cpu_s - cpu_before_s) / seconds if seconds > 0 else 0.0,
+        library=library_of(stack),
+    )
+
+
+def _runs(pid: int) -> bool:
+    facts = machine.process_facts(pid)
+    return facts is not None and facts.state not in "ZX"

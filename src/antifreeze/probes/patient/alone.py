@@ -1,0 +1,243 @@
+"""The trial without workers, in the trainer itself: does the data come when nobody else is involved, and is it the same?
+
+Samples that a worker died of or hung at are kept for the end, when there is nothing left to lose.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from typing import Any
+
+from antifreeze.engine.worker.retrace import retrace
+from antifreeze.probes.patient.content import content_of, tensors_of
+from antifreeze.probes.patient.drive import Drive, Ended
+from antifreeze.probes.patient.failures import raised_fact
+from antifreeze.probes.patient.notes import short
+
+MOST_NAMED = 50
+MOST_RETRACED = 3
+# Samples that the workers had otherwise are fetched again; if so many differ from fetch to fetch, samples are random.
+MOST_RANDOM = 10
+
+
+@dataclass(slots=True)
+class Seen:
+    """What fetching in the trainer has shown."""
+
+    samples: int = 0
+    fetch_s: float = 0.0
+    collate_s: float = 0.0
+    first_s: float | None = None
+    slowest_s: float = 0.0
+    slow: list[tuple[str, float]] = field(default_factory=list)
+    none: dict[str, Any] = field(default_factory=dict)
+    non_finite: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    contents: dict[str, int] = field(default_factory=dict)
+
+
+class Alone:
+    """Fetches and collates in this very process."""
+
+    def __init__(self, loader: Any, drive: Drive, *, of_workers: Mapping[str, Mapping[int, int]]) -> None:
+        self._loader = loader
+        self._dataset = loader.dataset
+        self._drive = drive
+        self._of_workers = of_workers
+        self._seen = Seen()
+        self._deadline = 0.0
+        self._indices: dict[str, Any] = {}
+        self._has_failed = False
+
+    # --- samples of a map-style dataset
+
+    def load(self, *, not_yet: Sequence[str], seconds: float) -> None:
+        """Batches in the order of the sampler until the time is over, without the samples `not_yet`."""
+        self._deadline = time.monotonic() + seconds
+        try:
+            for batch in self._index_batches():
+                if time.monotonic() > self._deadline:
+                    return
+                self._load_batch(batch, not_yet=not_yet)
+            self._drive.trip.is_whole_epoch = True
+        except Ended:
+            self._drive.trip.is_ended = True
+        except Exception as error:  # noqa: BLE001 - of the sampler: a fact
+            self._note_failure(error, stage="sampler")
+        finally:
+            self._drive.trip.last = time.monotonic() - self._drive.trip.began
+            if not self._drive.trip.is_ended:
+                self._compare()
+                self._retrace()
+
+    def _index_batches(self) -> Iterator[list[Any]]:
+        for index in iter(self._loader._index_sampler):
+            batch = list(index) if self._loader._auto_collation else [index]
+            self._indices.update((short(each), each) for each in batch)
+            yield batch
+
+    def _load_batch(self, batch: list[Any], *, not_yet: Sequence[str]) -> None:
+        samples = [self.fetch(index) for index in batch if short(index) not in not_yet]
+        if self._has_failed or len(samples) < len(batch):
+            return
+        self._collate(samples if self._loader._auto_collation else samples[0])
+
+    def fetch(self, index: Any) -> Any:
+        """One sample, noted; None if it fails."""
+        seen, name = self._seen, short(index)
+        self._drive.show("fetch", samples=seen.samples, slowest_s=seen.slowest_s, sample=name)
+        began = time.monotonic()
+        try:
+            sample = self._dataset[index]
+        except Exception as error:  # noqa: BLE001 - whatever the dataset raises is a fact
+            self._note_failure(error, stage="fetch", sample=name)
+            return None
+        self._note(name, index, sample, time.monotonic() - began)
+        return sample
+
+    def fetch_named(self, names: Sequence[str]) -> None:
+        """Single samples; an index that is a number can be told from its name, any other only by the sampler."""
+        try:
+            for name in names:
+                if name.lstrip("-").isdigit():
+                    self.fetch(int(name))
+        except Ended:
+            self._drive.trip.is_ended = True
+
+    def _note(self, name: str, index: Any, sample: Any, seconds: float) -> None:
+        seen = self._seen
+        seen.samples += 1
+        seen.fetch_s += seconds
+        seen.first_s = seconds if seen.first_s is None else seen.first_s
+        seen.slowest_s = max(seen.slowest_s, seconds)
+        seen.slow = sorted([*seen.slow, (name, seconds)], key=lambda each: -each[1])[:5]
+        if sample is None:
+            seen.none.setdefault(name, index)
+        content = content_of(sample)
+        if not content.is_finite and len(seen.non_finite) < MOST_NAMED:
+            seen.non_finite.append(name)
+        if content.digest is not None:
+            seen.contents[name] = content.digest
+
+    # --- batches
+
+    def _collate(self, samples: Any) -> None:
+        self._drive.show("collate", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
+        began = time.monotonic()
+        try:
+            batch = self._loader.collate_fn(samples)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is a fact
+            self._note_failure(error, stage="collate")
+            return
+        trip, now = self._drive.trip, time.monotonic()
+        self._seen.collate_s += now - began
+        trip.batches += 1
+        trip.first_batch_s = trip.first_batch_s or now - trip.began
+        sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
+        trip.batch_bytes, trip.batch_tensors = max(trip.batch_bytes, sum(sizes)), max(trip.batch_tensors, len(sizes))
+
+    # --- items of a stream
+
+    def load_stream(self, *, seconds: float) -> None:
+        """Items until the time is over; those that workers had and that are not in the stream are wrong."""
+        self._deadline = time.monotonic() + seconds
+        digests, is_whole = self._items()
+        self._drive.trip.is_whole_epoch = is_whole
+        unknown = [name for name, held in self._of_workers.items() for digest in held.values() if digest not in digests]
+        if is_whole and unknown and not self._has_failed and not self._drive.trip.is_ended:
+            self._deadline = time.monotonic() + seconds
+            again, is_whole = self._items()
+            if is_whole and again == digests:
+                self._seen.wrong = unknown[:MOST_NAMED]
+
+    def _items(self) -> tuple[set[int], bool]:
+        found: set[int] = set()
+        try:
+            items = iter(self._dataset)
+            size = self._loader.batch_size or 1
+            while time.monotonic() < self._deadline:
+                batch = []
+                for item in self._timed(islice(items, size)):
+                    batch.append(item)
+                    content = content_of(item)
+                    found.add(-1 if content.digest is None else content.digest)
+                if batch:
+                    self._collate(batch if self._loader._auto_collation else batch[0])
+                if len(batch) < size:
+                    return found, True
+        except Ended:
+            self._drive.trip.is_ended = True
+        except Exception as error:  # noqa: BLE001 - of the dataset: a fact
+            self._note_failure(error, stage="fetch", sample=str(self._seen.samples))
+        finally:
+            self._drive.trip.last = time.monotonic() - self._drive.trip.began
+        return found, False
+
+    def _timed(self, items: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            name = str(self._seen.samples)
+            self._drive.show("fetch", samples=self._seen.samples, slowest_s=self._seen.slowest_s, sample=name)
+            began = time.monotonic()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            self._note(name, None, item, time.monotonic() - began)
+            yield item
+
+    # --- what it comes to
+
+    def _compare(self) -> None:
+        """Fetch again what workers had otherwise: if the trainer gets the same twice, theirs was wrong."""
+        random = 0
+        for name, held in self._of_workers.items():
+            here = self._seen.contents.get(name)
+            if here is None or all(digest == here for digest in held.values()) or name not in self._indices:
+                continue
+            if random > MOST_RANDOM or time.monotonic() > self._deadline + 2 or len(self._seen.wrong) >= MOST_NAMED:
+                return
+            try:
+                again = content_of(self._dataset[self._indices[name]])
+            except Exception:  # noqa: BLE001 - then it is not the same twice
+                again = None
+            if again is not None and again.digest == here:
+                self._seen.wrong.append(name)
+            else:
+                random += 1
+
+    def _retrace(self) -> None:
+        """Why samples are None."""
+        swallowed = {}
+        for name, index in list(self._seen.none.items())[:MOST_RETRACED]:
+            if index is not None:
+                swallowed[name] = retrace(lambda index=index: self._dataset[index])  # type: ignore[misc]
+        self._drive.log.write(swallowed=swallowed)
+
+    def _note_failure(self, error: BaseException, *, stage: str, sample: str | None = None) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            fact = raised_fact(error, stage=stage, places=self._drive.places, sample=sample)
+            self._drive.log.write(raised=asdict(fact))
+
+    def finish(self) -> None:
+        """Write down all that is known."""
+        seen = self._seen
+        warm_up = (
+            seen.first_s - (seen.fetch_s - seen.first_s) / (seen.samples - 1)
+            if seen.first_s and seen.samples > 1
+            else 0.0
+        )
+        self._drive.log.write(
+            samples=seen.samples,
+            fetch_s=seen.fetch_s,
+            collate_s=seen.collate_s,
+            slow=seen.slow,
+            none_samples=list(seen.none)[:MOST_NAMED],
+            non_finite_samples=seen.non_finite,
+            wrong=seen.wrong,
+            warm_up_s=max(0.0, warm_up),
+        )
+        self._drive.finish()

@@ -1,0 +1,122 @@
+"""Catches the first iteration of a loader with workers: the process that gets there first is the one that is examined.
+
+Loaders without workers are let through, and so is everything that comes second, in whatever process: a spawned worker that
+runs the script again must fail as it would without us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+import time
+import weakref
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, NoReturn
+
+from antifreeze.doctor.facts import Place
+from antifreeze.probes.places import Places
+
+_built_at: weakref.WeakKeyDictionary[Any, Place | None] = weakref.WeakKeyDictionary()
+
+
+def hook_loaders(module: ModuleType, directory: str) -> None:
+    loader = module.DataLoader
+    places = places_of(directory)
+    init, iterate = loader.__init__, loader.__iter__
+
+    @functools.wraps(init)
+    def noted_init(self: Any, *arguments: Any, **keywords: Any) -> None:
+        init(self, *arguments, **keywords)
+        if self not in _built_at:
+            _built_at[self] = places.of_caller(depth=2)[1]
+
+    @functools.wraps(iterate)
+    def caught_iterate(self: Any) -> Any:
+        note_loader(directory, workers=self.num_workers)
+        if self.num_workers > 0 and may_claim() and claim(directory):
+            examine_and_leave(self, directory, places, iterate)
+        return iterate(self)
+
+    loader.__init__, loader.__iter__ = noted_init, caught_iterate
+
+
+def may_claim() -> bool:
+    """Workers of a loader do not: what they iterate is their own affair."""
+    from torch.utils.data import get_worker_info  # noqa: PLC0415 - torch is there by now
+
+    return get_worker_info() is None
+
+
+def claim(directory: str) -> bool:
+    """Whether this process is the first."""
+    try:
+        fd = os.open(os.path.join(directory, "claim"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError:
+        return False
+    os.write(fd, b"%d" % os.getpid())
+    os.close(fd)
+    return True
+
+
+def note_loader(directory: str, *, workers: int) -> None:
+    with contextlib.suppress(OSError):
+        os.close(os.open(os.path.join(directory, f"seen-{min(workers, 1)}"), os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def examine_and_leave(loader: Any, directory: str, places: Places, iterate: Any) -> NoReturn:
+    """The trials, and the end of the process: nothing of the program comes after its first batch."""
+    iterated_at = places.of_caller(depth=3)[1]
+    try:
+        from antifreeze.probes.patient.conduct import Conduct  # noqa: PLC0415 - needs torch, and all of the engine
+
+        others = [each for each in list(_built_at) if each is not loader and each.num_workers > 0]
+        conduct = Conduct(Path(directory), places, iterate=iterate, built_at=_built_at)
+        conduct.examine(loader, iterated_at=iterated_at, others=others)
+    except BaseException as fault:  # noqa: BLE001 - it is ours, and must not look like one of the program's
+        import traceback  # noqa: PLC0415
+
+        Path(directory, "fault").write_text("".join(traceback.format_exception(fault)))
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        Path(directory, "done").touch()
+        os._exit(0)
+
+
+def places_of(directory: str) -> Places:
+    """As the one who started us wrote it down."""
+    return Places(**json.loads(Path(directory, "places").read_text()))
+
+
+def catch_failures(directory: str) -> None:
+    """Note an exception that ends the script; the first process is the script itself."""
+    try:
+        fd = os.open(os.path.join(directory, "script"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError:
+        return
+    os.write(fd, b"%d" % os.getpid())
+    os.close(fd)
+    pid, shown = os.getpid(), sys.excepthook
+
+    def noted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
+        if os.getpid() == pid and not issubclass(kind, KeyboardInterrupt):
+            with contextlib.suppress(Exception):  # the program's own error is what matters
+                note_failure(directory, error)
+        return shown(kind, error, trace)
+
+    sys.excepthook = noted
+
+
+def note_failure(directory: str, error: BaseException) -> None:
+    from dataclasses import asdict  # noqa: PLC0415 - only where it is needed: this runs in every Python process
+
+    from antifreeze.probes.patient.failures import raised_fact  # noqa: PLC0415
+    from antifreeze.probes.patient.notes import write_whole  # noqa: PLC0415
+
+    fact = raised_fact(error, stage="script", places=places_of(directory))
+    write_whole(Path(directory, "script-raised"), {**asdict(fact), "at": time.monotonic()})

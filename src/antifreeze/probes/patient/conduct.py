@@ -1,0 +1,218 @@
+"""The order of an examination inside the patient: look at the loaders, then try the one that was to be iterated.
+
+First torch's loader as it is written; then the data without workers; then our engine and other numbers of workers; last
+what may end this process. All of it happens here, where the threads of the program are alive, as its next epochs would.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from antifreeze.doctor.facts import Outcome, Place, Trial
+from antifreeze.engine.crossing.walk import walk
+from antifreeze.probes.gathering import contents_of, read_plain, read_trial, samples_to_blame, worker_notes
+from antifreeze.probes.patient.alone import Alone
+from antifreeze.probes.patient.drive import Drive, Order
+from antifreeze.probes.patient.notes import Log
+from antifreeze.probes.places import Places
+
+# What the end of an examination needs beside its trials.
+RESERVE_S = 3.0
+ALONE_S = 4.0
+CURVE_S = 3.0
+# What our engine may need to help itself out of a hang.
+OURS_S = 10.0
+
+
+class Conduct:
+    """One examination."""
+
+    def __init__(
+        self,
+        directory: Path,
+        places: Places,
+        *,
+        iterate: Callable[[Any], Iterator[Any]],
+        built_at: Mapping[Any, Place | None],
+    ) -> None:
+        self._directory = directory
+        self._places = places
+        self._iterate = iterate
+        self._built_at = built_at
+        self._log = Log(str(directory / "loaders"))
+        options = read_plain(directory / "options")
+        self._batches = options["batches"]
+        self._deadline = options["deadline"] - RESERVE_S
+        self._number = 0
+        self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
+        faulthandler.enable(self._crash)
+
+    def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
+        for number, each in enumerate([loader, *others]):
+            self._look_at(each, number, iterated_at if each is loader else None)
+        written = self._try_as_written(loader, 0)
+        if written.outcome in (Outcome.OK, Outcome.SLOW):
+            for number, each in enumerate(others, start=1):
+                if self._has_time(2 * written.seconds + 5):
+                    self._try_as_written(each, number)
+        self._try_the_rest(loader, written)
+
+    def _look_at(self, loader: Any, number: int, iterated_at: Place | None) -> None:
+        try:
+            from antifreeze.probes.objects import look_at  # noqa: PLC0415 - what it needs is not needed before
+
+            fact = look_at(loader, number=number, built_at=self._built_at.get(loader), iterated_at=iterated_at)
+            self._log.write(loader=asdict(fact))
+        except Exception as fault:  # noqa: BLE001 - the trials tell most, and work without it
+            self._log.write(fault=f"look_at: {type(fault).__name__}: {fault}")
+
+    # --- the trials
+
+    def _try_as_written(self, loader: Any, number: int) -> Trial:
+        drive = self._begin(loader, number, workers=loader.num_workers, is_as_written=True)
+        drive.run(loader, self._iterate)
+        self._note_locks(loader, drive)
+        trial = self._read(drive)
+        if trial.outcome is Outcome.OK and loader.worker_init_fn is not None and not loader.persistent_workers:
+            self._compare_seeds(loader, number, drive)
+        return trial
+
+    def _compare_seeds(self, loader: Any, number: int, first: Drive) -> None:
+        """Start a second epoch, and see whether the generators of its workers start as before."""
+        second = self._begin(loader, number, workers=loader.num_workers, purpose="epoch")
+        second.run(loader, self._iterate)
+        seeds = [
+            {notes.worker: seeds for notes in worker_notes(drive.directory) for seeds in notes.all("seeds")}
+            for drive in (first, second)
+        ]
+        pairs = [(seeds[0][worker], seeds[1][worker]) for worker in seeds[0] if worker in seeds[1]]
+        if pairs:
+            same = any(one[name] == other[name] for one, other in pairs for name in one if name in other)
+            Log(str(first.directory / "driver.events")).write(same_seeds=same)
+
+    def _try_the_rest(self, loader: Any, written: Trial) -> None:
+        if any(death.locks_held for death in written.deaths):
+            return  # nobody can take these any more, and we would wait for them like anybody else
+        failed, deadly = samples_to_blame(written)
+        without = self._try_alone(loader, failed=failed, not_yet=deadly)
+        hangs = written.outcome is Outcome.HANG
+        if hangs and without.outcome is not Outcome.HANG:
+            self._try_deadly(loader, deadly)
+        if without.outcome is not Outcome.HANG:
+            self._try_others(loader, written)
+        if hangs and self._has_time(written.seconds + 4):
+            drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
+            drive.run(loader, self._iterate)
+        elif deadly:  # the last of all: it may be the end of this process
+            self._try_deadly(loader, deadly)
+
+    def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
+        drive = self._begin(loader, 0, workers=0)
+        alone = Alone(loader, drive, of_workers=contents_of(self._directory / "t01"))
+        if not self._is_stream(loader):
+            alone.fetch_named(failed)
+            alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
+        elif not not_yet:
+            alone.load_stream(seconds=self._seconds(ALONE_S))
+        alone.finish()
+        return self._read(drive)
+
+    def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
+        """In the trainer: whoever watches may see the same happen to it."""
+        if deadly and self._has_time(2):
+            alone = Alone(loader, self._begin(loader, 0, workers=0, purpose="deadly"), of_workers={})
+            if self._is_stream(loader):
+                alone.load_stream(seconds=self._seconds(ALONE_S))
+            else:
+                alone.fetch_named(deadly)
+            alone.finish()
+
+    def _try_others(self, loader: Any, written: Trial) -> None:
+        needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
+        if self._has_time(needed + OURS_S):
+            self._try_ours(loader)
+        if written.outcome not in (Outcome.OK, Outcome.SLOW):
+            return
+        count = 1
+        while count <= len(os.sched_getaffinity(0)):
+            if count != loader.num_workers and self._has_time(needed):
+                drive = self._begin(loader, 0, workers=count, seconds=CURVE_S)
+                wanted, loader.num_workers = loader.num_workers, count
+                drive.run(loader, self._iterate)
+                loader.num_workers = wanted
+            count *= 2
+
+    def _try_ours(self, loader: Any) -> None:
+        from antifreeze.install import install, uninstall  # noqa: PLC0415 - when torch's own has been tried
+
+        drive = self._begin(loader, 0, workers=loader.num_workers, engine="antifreeze", seconds=CURVE_S)
+        install()
+        try:
+            drive.run(loader, self._iterate)
+        finally:
+            uninstall()
+
+    # --- the parts of a trial
+
+    def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
+        self._number += 1
+        wishes = {"engine": "torch", "batches": self._batches, **wishes}
+        order = Order(number=self._number, loader=number, workers=workers, **wishes)
+        is_stream = self._is_stream(loader)
+        about = {
+            "start_method": start_method_of(loader) if workers else None,
+            "is_iterable": is_stream,
+            "batch_size": loader.batch_size or 1,
+            "batches_expected": None if is_stream or not workers else _length(loader),
+        }
+        return Drive(order, directory=self._directory, places=self._places, about=about)
+
+    def _read(self, drive: Drive) -> Trial:
+        trial = read_trial(drive.directory, self._places)
+        assert trial is not None
+        return trial
+
+    def _note_locks(self, loader: Any, drive: Drive) -> None:
+        """Locks of the dataset that nobody holds who is alive, and that cannot be taken."""
+        from multiprocessing.synchronize import Lock, RLock, Semaphore  # noqa: PLC0415 - imports that not every system has
+
+        held = []
+        for path, thing in walk({"dataset": loader.dataset}):
+            if isinstance(thing, Lock | RLock | Semaphore):
+                if thing.acquire(timeout=0.2):
+                    thing.release()
+                else:
+                    held.append(path)
+        if held:
+            Log(str(drive.directory / "driver.events")).write(locks_held=held)
+
+    def _is_stream(self, loader: Any) -> bool:
+        from torch.utils.data import _DatasetKind  # noqa: PLC0415
+
+        return bool(loader._dataset_kind == _DatasetKind.Iterable)
+
+    def _has_time(self, seconds: float) -> bool:
+        return time.monotonic() + seconds < self._deadline
+
+    def _seconds(self, wanted: float) -> float:
+        return max(1.0, min(wanted, self._deadline - time.monotonic()))
+
+
+def start_method_of(loader: Any) -> str:
+    import torch.multiprocessing  # noqa: PLC0415
+
+    context = loader.multiprocessing_context
+    return str((context or torch.multiprocessing).get_start_method())
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except Exception:  # noqa: BLE001 - a sampler of the user's need not have a length
+        return None

@@ -1,0 +1,219 @@
+"""One trial: iterate a loader until its epoch ends, its time is over, or something happens; then end its workers.
+
+Whoever watches from outside ends a trial with a signal, which raises `Ended` wherever the main thread is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+from antifreeze.machine import private_bytes
+from antifreeze.probes.patient.content import tensors_of
+from antifreeze.probes.patient.failures import raised_fact
+from antifreeze.probes.patient.notes import END_SIGNAL, Log, StateFile, write_whole
+from antifreeze.probes.patient.workers import WatchedLoop
+from antifreeze.probes.places import Places
+
+# How long the first batch may take while something works.
+FIRST_BATCH_S = 20.0
+# The end of a worker is felt in the trainer before the worker is quite dead.
+DEATH_S = 0.5
+
+
+class Ended(BaseException):
+    """The trial has been ended from outside."""
+
+
+_is_under_way = False
+
+
+def end_trial(signum: int, frame: Any) -> None:
+    if _is_under_way:  # else the signal was late, and there is nothing to end
+        raise Ended
+
+
+def hush_dead_workers() -> None:
+    """Once a worker has died, torch raises wherever the trainer is whenever another one ends: not any more."""
+    from torch.utils.data._utils import signal_handling  # noqa: PLC0415 - torch's own, and not part of what it promises
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal_handling._SIGCHLD_handler_set = False  # the next loader puts it in again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be tried."""
+
+    number: int
+    loader: int
+    engine: str
+    workers: int
+    is_as_written: bool = False
+    purpose: str = "trial"
+    """`epoch` (only its start, to compare it with the first), `deadly` (samples that a worker died of or hung at, in the
+    trainer), `orphans` (the trainer will be killed)."""
+    seconds: float = 8.0
+    """Of progress, after the first batch."""
+    batches: int = 50
+    """Enough to call it well."""
+
+    @property
+    def name(self) -> str:
+        return f"t{self.number:02d}"
+
+
+@dataclass(slots=True)
+class Trip:
+    """How far it has come."""
+
+    began: float
+    batches: int = 0
+    first_batch_s: float | None = None
+    last: float = 0.0
+    is_whole_epoch: bool = False
+    batch_bytes: int = 0
+    batch_tensors: int = 0
+    error: BaseException | None = None
+    is_ended: bool = False
+
+
+class Drive:
+    """A trial under way."""
+
+    def __init__(self, order: Order, *, directory: Path, places: Places, about: dict[str, Any]) -> None:
+        self.order = order
+        self.directory = directory / order.name
+        self.directory.mkdir(mode=0o700)
+        self.places = places
+        self.log = Log(str(self.directory / "driver.events"))
+        self.state = StateFile(str(self.directory / "driver.state"))
+        self.trip = Trip(time.monotonic())
+        global _is_under_way
+        _is_under_way = True
+        can_end = threading.current_thread() is threading.main_thread()
+        if can_end:
+            signal.signal(END_SIGNAL, end_trial)
+        self.show("start")
+        told = {**asdict(order), **about, "pid": os.getpid(), "can_end": can_end, "began": self.trip.began}
+        write_whole(self.directory / "about", told)
+
+    def show(self, stage: str, *, samples: int = 0, slowest_s: float = 0.0, sample: str = "") -> None:
+        self.state.write(stage, samples=samples, batches=self.trip.batches, slowest_s=slowest_s, sample=sample)
+
+    def run(self, loader: Any, iterate: Callable[[Any], Iterator[Any]]) -> Trip:
+        """Iterate; an exception of the program's is in the trip, and none is raised."""
+        watched = WatchedLoop(str(self.directory), self.places)
+        watched.put_in()
+        iterator: Any = None
+        try:
+            try:
+                iterator = iterate(loader)
+                self._take_batches(iterator)
+            except Ended:
+                self.trip.is_ended = True
+            except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
+                hush_dead_workers()
+                self._note_failure(error, has_started=iterator is not None)
+            self._note_exits(iterator)
+            self._shut_down(iterator)
+        except Ended:  # it was late, and ends the shutdown
+            self.trip.is_ended = True
+        finally:
+            watched.take_out()
+            with contextlib.suppress(Exception):
+                loader._iterator = None
+            self.finish()
+        return self.trip
+
+    def _take_batches(self, iterator: Iterator[Any]) -> None:
+        trip = self.trip
+        while not self._is_enough():
+            self.show("next")
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                trip.is_whole_epoch = True
+                return
+            trip.batches += 1
+            trip.last = time.monotonic() - trip.began
+            if trip.first_batch_s is None:
+                trip.first_batch_s = trip.last
+            if trip.batches <= self.order.batches:
+                self._measure(batch)
+            del batch
+
+    def _measure(self, batch: Any) -> None:
+        sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
+        self.trip.batch_bytes = max(self.trip.batch_bytes, sum(sizes))
+        self.trip.batch_tensors = max(self.trip.batch_tensors, len(sizes))
+
+    def _is_enough(self) -> bool:
+        trip, now = self.trip, time.monotonic() - self.trip.began
+        if self.order.purpose == "epoch":
+            return trip.batches >= 1
+        if trip.first_batch_s is None:
+            return now > FIRST_BATCH_S
+        return now - trip.first_batch_s > self.order.seconds
+
+    def _note_failure(self, error: BaseException, *, has_started: bool) -> None:
+        self.trip.error = error
+        fact = raised_fact(error, stage="receive", places=self.places)
+        functions = {frame.function for frame in fact.frames}
+        if not has_started:
+            stage = "start"
+        elif "_next_index" in functions:
+            stage = "sampler"
+        else:
+            stage = "receive"
+        self.log.write(raised={**asdict(fact), "stage": stage})
+
+    def _note_exits(self, iterator: Any) -> None:
+        """Which workers have ended, before anybody asked them to."""
+        workers = getattr(iterator, "_workers", None)
+        if isinstance(workers, list) and self.order.engine == "torch":
+            if self.trip.error is not None:
+                connection.wait([each.sentinel for each in workers], timeout=DEATH_S)
+            self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
+
+    def _shut_down(self, iterator: Any) -> None:
+        self.log.write(trainer_bytes=private_bytes())
+        shut_down = getattr(iterator, "_shutdown_workers", None)
+        if shut_down is None:
+            return
+        self.show("shutdown")
+        began = time.monotonic()
+        try:
+            shut_down()
+        except Ended:
+            raise
+        except BaseException as error:  # noqa: BLE001 - workers that died make torch raise here once more
+            self.log.write(shutdown_error=repr(error))
+        self.log.write(shutdown_s=time.monotonic() - began)
+
+    def finish(self) -> None:
+        global _is_under_way
+        _is_under_way = False
+        trip = self.trip
+        self.log.write(
+            ended=time.monotonic() - trip.began,
+            is_ended=trip.is_ended,
+            batches=trip.batches,
+            first_batch_s=trip.first_batch_s,
+            last_s=trip.last,
+            is_whole_epoch=trip.is_whole_epoch,
+            batch_bytes=trip.batch_bytes,
+            batch_tensors=trip.batch_tensors,
+        )
+        self.show("ended")
+        self.state.close()
+        self.log.close()

@@ -1,0 +1,211 @@
+"""The journal that a worker of torch's keeps: at which sample it is, what it found in it, what went wrong.
+
+It must cost little beside what it watches: contents are compared for some seconds of work only, and memory is measured as
+often as a small share of the time allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from antifreeze.machine import private_bytes
+from antifreeze.probes.patient.content import content_of
+from antifreeze.probes.patient.failures import raised_fact
+from antifreeze.probes.patient.generators import global_states, held_generators
+from antifreeze.probes.patient.notes import STACK_SIGNAL, Log, StateFile, short
+from antifreeze.probes.places import Places
+
+# All that comparing contents may take in one worker.
+CONTENT_S = 1.0
+MOST_CONTENTS = 5000
+# A sample is slow, and told of, if it takes this long.
+SLOW_S = 0.05
+MOST_SLOW = 200
+MEMORY_SHARE = 0.02
+FIRST_ITEMS = 3
+
+
+class Journal:
+    """Of one worker."""
+
+    def __init__(self, directory: str, worker: int, places: Places) -> None:
+        self.worker = worker
+        self.places = places
+        self.sample = ""
+        self.batch: list[Any] = []
+        """The indices of the batch that is being made."""
+        name = os.path.join(directory, f"w{worker}-{os.getpid()}")
+        self._state = StateFile(f"{name}.state")
+        self._log = Log(f"{name}.events")
+        self._crash = open(f"{name}.crash", "wb", buffering=0)  # noqa: SIM115 - open as long as the process lives
+        self._stage = "init"
+        self._samples = self._batches = self._slow = 0
+        self._slowest_s = 0.0
+        self._began = self._fetch_s = self._collate_s = 0.0
+        self._first_s: float | None = None
+        self._contents: dict[str, int] = {}
+        self._content_s = 0.0
+        self._compared = 0
+        self._first_items: list[int | None] = []
+        self._has_asked = False
+        self._generators: dict[str, tuple[Callable[[], str], str]] = {}
+        self._measured = self._measuring_s = 0.0
+        self._log.write(born=os.getpid(), worker=worker, at=time.monotonic())
+        self._show()
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._stage in ("init", "fetch", "collate")
+
+    def write(self, **event: Any) -> None:
+        self._log.write(**event)
+
+    def catch_crashes(self) -> None:
+        with contextlib.suppress(Exception):  # a process without it is examined all the same
+            faulthandler.enable(self._crash)
+            faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
+
+    # --- samples
+
+    def begin_sample(self, index: Any) -> None:
+        if self._stage != "fetch":
+            self.batch = []
+        self._stage = "fetch"
+        self.sample = short(index)
+        self._began = time.monotonic()
+        self._show()
+
+    def end_sample(self, index: Any, sample: Any) -> None:
+        seconds = time.monotonic() - self._began
+        self._fetch_s += seconds
+        self._samples += 1
+        self.batch.append(index)
+        if self._first_s is None:
+            self._first_s = seconds
+            self._log.write(first_s=seconds)
+        if seconds > self._slowest_s:
+            self._slowest_s = seconds
+        if seconds > SLOW_S and self._slow < MOST_SLOW:
+            self._slow += 1
+            self._log.write(slow=short(index), seconds=seconds)
+        if sample is None:
+            self._log.write(none=short(index))
+        if self._content_s < CONTENT_S and self._compared < MOST_CONTENTS:
+            self._compare(index, sample)
+        self._note_draws()
+
+    def _compare(self, index: Any, sample: Any) -> None:
+        began = time.monotonic()
+        content = content_of(sample)
+        self._compared += 1
+        self._content_s += time.monotonic() - began
+        if content.digest is not None:
+            self._contents[short(index)] = content.digest
+        if not content.is_finite:
+            self._log.write(non_finite=short(index))
+        if len(self._first_items) < FIRST_ITEMS:
+            self._first_items.append(content.digest)
+            self._log.write(first_items=self._first_items)
+
+    def end_stream(self) -> None:
+        self._stage = "idle"
+        self._flush()
+        self._show()
+
+    # --- batches
+
+    def begin_collate(self) -> None:
+        self._stage = "collate"
+        self._began = time.monotonic()
+        self._show()
+
+    def end_batch(self) -> None:
+        self._collate_s += time.monotonic() - self._began
+        self._batches += 1
+        self._stage = "idle"
+        self._flush()
+        self._show()
+
+    def _flush(self) -> None:
+        now = time.monotonic()
+        if now - self._measured > self._measuring_s / MEMORY_SHARE:
+            self._measure()
+        self._log.write(
+            fetch_s=self._fetch_s, collate_s=self._collate_s, samples=self._samples, contents=self._contents
+        )
+        self._contents = {}
+
+    def _measure(self) -> None:
+        began = time.monotonic()
+        amount = private_bytes()
+        self._measured = time.monotonic()
+        self._measuring_s = self._measured - began
+        if amount is not None:
+            self._log.write(memory=amount, samples=self._samples)
+
+    def leave(self) -> None:
+        self._flush()
+        self._measure()
+        self._stage = "left"
+        self._show()
+
+    # --- what goes wrong, and what is found
+
+    def note_failure(
+        self,
+        error: BaseException,
+        *,
+        stage: str,
+        sample: str | None = None,
+        batch: tuple[str, ...] = (),
+        culprit: str = "",
+        swallowed: str = "",
+    ) -> None:
+        fact = raised_fact(
+            error,
+            stage=stage,
+            places=self.places,
+            worker=self.worker,
+            sample=sample,
+            batch=batch,
+            culprit=culprit,
+            swallowed=swallowed,
+        )
+        self._log.write(raised=asdict(fact))
+        self._stage = "idle"
+        self._show()
+
+    def note_worker_info(self) -> None:
+        if not self._has_asked:
+            self._has_asked = True
+            self._log.write(has_asked=True)
+
+    def note_generators(self, dataset: Any) -> None:
+        with contextlib.suppress(Exception):  # of objects of the user's, that may be strange
+            self._generators = {path: (state, state()) for path, state in held_generators(dataset).items()}
+            before = {path: state for path, (_, state) in self._generators.items()}
+            self._log.write(seeds=global_states(), generators=before)
+
+    def _note_draws(self) -> None:
+        """Which of the held generators have been drawn from."""
+        drawn = [path for path, (state, before) in self._generators.items() if state() != before]
+        for path in drawn:
+            del self._generators[path]
+            self._log.write(drawn=path)
+        if self._samples > 64:
+            self._generators = {}
+
+    def _show(self) -> None:
+        self._state.write(
+            self._stage,
+            samples=self._samples,
+            batches=self._batches,
+            slowest_s=self._slowest_s,
+            sample=self.sample if self.is_at_work else "",
+        )

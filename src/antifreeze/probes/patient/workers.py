@@ -1,0 +1,290 @@
+"""Watches torch's workers from inside: puts notes around each sample, and writes down what goes wrong and where.
+
+`WatchedLoop` takes the place of torch's worker loop in the trainer; all the rest happens in the worker, once it is there,
+and torch's own loop then runs in it. A spawned worker gets it with the pickled arguments: nothing is installed there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+from antifreeze.engine.crossing.explain import Culprit, describe, find_culprit
+from antifreeze.engine.worker.retrace import retrace
+from antifreeze.probes.patient.content import odd_one
+from antifreeze.probes.patient.failures import raised_fact, type_name
+from antifreeze.probes.patient.journal import Journal
+from antifreeze.probes.patient.notes import short
+from antifreeze.probes.places import Places
+
+
+class WatchedLoop:
+    """In the place of `torch.utils.data._utils.worker._worker_loop`."""
+
+    def __init__(self, directory: str, places: Places) -> None:
+        self.directory = directory
+        self.places = places
+        self.original: Callable[..., None] | None = None
+
+    def put_in(self) -> None:
+        from torch.utils.data._utils import worker  # noqa: PLC0415 - with the others that are changed here
+
+        self.original, worker._worker_loop = worker._worker_loop, self
+
+    def take_out(self) -> None:
+        from torch.utils.data._utils import worker  # noqa: PLC0415
+
+        worker._worker_loop = self.original
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WatchedLoop, (self.directory, self.places)
+
+    def __call__(self, *arguments: Any) -> None:
+        from torch.utils.data._utils import worker  # noqa: PLC0415
+
+        loop = self.original or worker._worker_loop
+        bound = inspect.signature(loop).bind(*arguments)
+        given = bound.arguments
+        journal = Journal(self.directory, given["worker_id"], self.places)
+        given["init_fn"] = _Init(journal, given["init_fn"], given["dataset"])
+        _watch_fetchers(journal)
+        _watch_feeder(journal)
+        _watch_exit(journal)
+        faulthandler.disable()  # the trainer's; torch puts its handlers there, and ours come on top of them
+        loop(*bound.args)
+        journal.leave()
+
+
+class _Init:
+    """Runs when torch has set up the worker, in the place of the user's worker_init_fn, which it calls."""
+
+    def __init__(self, journal: Journal, init_fn: Callable[[int], Any] | None, dataset: Any) -> None:
+        self._journal = journal
+        self._init_fn = init_fn
+        self._dataset = dataset
+
+    def __call__(self, worker_id: int) -> None:
+        self._journal.catch_crashes()  # only now: torch has put its own handlers there
+        try:
+            if self._init_fn is not None:
+                self._init_fn(worker_id)
+        except BaseException as error:
+            self._journal.note_failure(error, stage="init")
+            raise
+        _watch_worker_info(self._journal)
+        self._journal.note_generators(self._dataset)
+
+
+def _watch_fetchers(journal: Journal) -> None:
+    from torch.utils.data import _DatasetKind  # noqa: PLC0415
+
+    create = _DatasetKind.create_fetcher
+
+    def create_watched(kind: Any, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:
+        is_stream = kind == _DatasetKind.Iterable
+        watched = _Stream(dataset, journal) if is_stream else _Map(dataset, journal)
+        collate = _Collate(collate_fn, None if is_stream else dataset, journal)
+        return create(kind, watched, auto_collation, collate, drop_last)
+
+    _DatasetKind.create_fetcher = staticmethod(create_watched)  # type: ignore[method-assign]
+
+
+class _Map:
+    """A dataset whose samples are noted."""
+
+    def __init__(self, dataset: Any, journal: Journal) -> None:
+        self._dataset = dataset
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._dataset, name)
+        return self._get_all if name == "__getitems__" and found else found
+
+    def __getitem__(self, index: Any) -> Any:
+        self._journal.begin_sample(index)
+        try:
+            sample = self._dataset[index]
+        except BaseException as error:
+            self._journal.note_failure(error, stage="fetch", sample=short(index))
+            raise
+        self._journal.end_sample(index, sample)
+        return sample
+
+    def _get_all(self, indices: Any) -> Any:
+        self._journal.begin_sample(indices)
+        try:
+            samples = self._dataset.__getitems__(indices)
+        except BaseException as error:
+            self._journal.note_failure(error, stage="fetch", batch=tuple(map(short, indices)))
+            raise
+        for index, sample in zip(indices, samples, strict=False):
+            self._journal.end_sample(index, sample)
+        return samples
+
+
+class _Stream:
+    """An iterable dataset whose items are noted; an item is named by its number in this worker."""
+
+    def __init__(self, dataset: Any, journal: Journal) -> None:
+        self._dataset = dataset
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._journal.begin_sample(0)
+        return _Items(self._watched(iter, self._dataset), self)
+
+    def item(self, items: Iterator[Any], number: int) -> Any:
+        self._journal.begin_sample(number)
+        sample = self._watched(next, items)
+        self._journal.end_sample(number, sample)
+        return sample
+
+    def _watched(self, act: Callable[[Any], Any], thing: Any) -> Any:
+        try:
+            return act(thing)
+        except StopIteration:
+            self._journal.end_stream()
+            raise
+        except BaseException as error:
+            self._journal.note_failure(error, stage="fetch", sample=self._journal.sample)
+            raise
+
+
+class _Items:
+    def __init__(self, items: Iterator[Any], stream: _Stream) -> None:
+        self._items = items
+        self._stream = stream
+        self._number = -1
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        self._number += 1
+        return self._stream.item(self._items, self._number)
+
+
+class _Collate:
+    """A collate_fn that is noted."""
+
+    def __init__(self, collate_fn: Callable[[Any], Any], dataset: Any, journal: Journal) -> None:
+        self._collate_fn = collate_fn
+        self._dataset = dataset
+        self._journal = journal
+
+    def __call__(self, samples: Any) -> Any:
+        self._journal.begin_collate()
+        try:
+            batch = self._collate_fn(samples)
+        except BaseException as error:
+            self._note(error, samples)
+            raise
+        self._journal.end_batch()
+        return batch
+
+    def _note(self, error: BaseException, samples: Any) -> None:
+        """Which sample is to blame, and if it is None, why it is."""
+        indices = self._journal.batch
+        odd = odd_one(samples) if isinstance(samples, list) else None
+        index, how, swallowed = None, "", ""
+        place = next((n for n, each in enumerate(samples) if each is None), None) if isinstance(samples, list) else None
+        if place is not None:
+            how = "the sample is None"
+            index = indices[place] if place < len(indices) else None
+            if index is not None and self._dataset is not None:
+                swallowed = retrace(lambda: self._dataset[index])
+        elif odd is not None and odd.place < len(indices):
+            index, how = indices[odd.place], odd.how
+        self._journal.note_failure(
+            error,
+            stage="collate",
+            sample=None if index is None else short(index),
+            batch=tuple(map(short, indices)),
+            culprit=how,
+            swallowed=swallowed,
+        )
+
+
+def _watch_worker_info(journal: Journal) -> None:
+    """Whether the dataset asks which worker it is in: torch keeps the answer in one object, whose fields are read then."""
+    from torch.utils.data._utils import worker  # noqa: PLC0415
+
+    kind: Any = type(worker._worker_info)
+
+    class Watched(kind):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("id", "num_workers"):
+                journal.note_worker_info()
+            return super().__getattribute__(name)
+
+    with contextlib.suppress(TypeError):  # torch's class may be of another make one day
+        object.__setattr__(worker._worker_info, "__class__", Watched)
+
+
+def _watch_feeder(journal: Journal) -> None:
+    """What cannot be pickled is lost in a thread of the queue: torch's trainer waits for it for ever."""
+    from multiprocessing.queues import Queue  # noqa: PLC0415
+
+    on_error = Queue._on_queue_feeder_error  # type: ignore[attr-defined]
+
+    def note(error: BaseException, thing: Any) -> None:
+        try:
+            journal.write(raised=asdict(_of_lost_result(error, thing, journal)))
+        except Exception as fault:  # noqa: BLE001 - a thing that cannot be pickled may be strange in other ways, too
+            journal.write(fault=repr(fault))
+        on_error(error, thing)
+
+    Queue._on_queue_feeder_error = staticmethod(note)  # type: ignore[attr-defined]
+
+
+def _of_lost_result(error: BaseException, thing: Any, journal: Journal) -> Any:
+    fact = raised_fact(error, stage="send", places=journal.places, worker=journal.worker)
+    result = thing[1] if isinstance(thing, tuple) and len(thing) == 2 else thing
+    kind = getattr(result, "exc_type", None)
+    if (
+        kind is not None
+    ):  # torch's wrapper around an exception of the dataset's, which has been noted when it was raised
+        return replace(fact, culprit=f"the exception {type_name(kind)}")
+    found = find_culprit({"batch": result}, ForkingPickler(_Nowhere()))
+    if isinstance(found, Culprit):
+        at = _place_of(found.thing, journal.places)
+        return replace(fact, culprit=f"{found.path} is {describe(found.thing)}", culprit_at=at)
+    return fact
+
+
+class _Nowhere:
+    """A file that forgets."""
+
+    def write(self, text: bytes) -> int:
+        return len(text)
+
+
+def _place_of(thing: Any, places: Places) -> Any:
+    code = getattr(getattr(thing, "__func__", thing), "__code__", None)
+    if code is not None:
+        return places.place(code.co_filename, code.co_firstlineno, code.co_qualname)
+    return None
+
+
+def _watch_exit(journal: Journal) -> None:
+    """`os._exit` leaves no trace but what is written before."""
+    leave = os._exit
+
+    def noted(status: int) -> Any:
+        if journal.is_at_work:
+            _frames, place = journal.places.of_caller(depth=2)
+            journal.write(exit=status, how="os._exit", place=place and asdict(place), sample=journal.sample)
+        leave(status)
+
+    os._exit = noted  # type: ignore[assignment]

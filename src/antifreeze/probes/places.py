@@ -1,0 +1,79 @@
+"""Files and lines, as facts name them: relative to the directory of the script; and whose code they are."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from traceback import FrameSummary, extract_tb
+
+from antifreeze.doctor.facts import Place
+
+MOST_FRAMES = 12
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = tuple(
+    {
+        path + os.sep
+        for name in ("stdlib", "platstdlib", "purelib", "platlib")
+        for path in (sysconfig.get_path(name), os.path.realpath(sysconfig.get_path(name)))
+    }
+)
+
+
+def is_ours(file: str) -> bool:
+    return file.startswith(_OURS + os.sep)
+
+
+def is_users(file: str) -> bool:
+    """Whether it is a file of the user's: neither installed nor ours, and a file at all."""
+    return not file.startswith("<") and not file.startswith(_LIBRARIES) and not is_ours(file)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Makes places of the lines of one program."""
+
+    base: str
+    """The directory of its script."""
+    cwd: str
+    """Where it was started: file names in its code may be relative to that."""
+
+    def place(self, file: str, line: int, function: str = "") -> Place:
+        full = self.full(file)
+        text = linecache.getline(full, line).strip()
+        shown = os.path.relpath(full, self.base) if full.startswith(self.base + os.sep) else file
+        return Place(shown, line, function, text)
+
+    def full(self, file: str) -> str:
+        return file if file.startswith("<") else os.path.normpath(os.path.join(self.cwd, file))
+
+    def is_users(self, file: str) -> bool:
+        return is_users(self.full(file))
+
+    def of_traceback(self, trace: types.TracebackType | None) -> tuple[tuple[Place, ...], Place | None]:
+        """The frames of a traceback, the innermost first and ours left out, and the innermost line of the user's."""
+        return self.of_summaries(reversed(extract_tb(trace)))
+
+    def of_caller(self, depth: int = 1) -> tuple[tuple[Place, ...], Place | None]:
+        """The same, of the stack that calls this function."""
+        frame: types.FrameType | None = sys._getframe(depth)
+        found = []
+        while frame is not None:
+            found.append(
+                FrameSummary(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, lookup_line=False)
+            )
+            frame = frame.f_back
+        return self.of_summaries(found)
+
+    def of_summaries(self, summaries: Iterable[FrameSummary]) -> tuple[tuple[Place, ...], Place | None]:
+        known = [each for each in summaries if not is_ours(self.full(each.filename))]
+        users = next((each for each in known if self.is_users(each.filename)), None)
+        told = known[:MOST_FRAMES]
+        if users is not None and users not in told:
+            told = [*told[:-1], users]
+        frames = tuple(self.place(each.filename, each.lineno or 0, each.name) for each in told)
+        return frames, None if users is None else self.place(users.filename, users.lineno or 0, users.name)

@@ -1,0 +1,74 @@
+"""The picture of a running program: its processes, what each is at, and whether anything of it moves.
+
+One look cannot tell a frozen process from one that is just there, so we look several times and compare: processor time,
+bytes, stacks, samples. For how long each had slept before is asked first of all: py-spy wakes whom it looks at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from antifreeze import machine
+from antifreeze.doctor.facts import ProcessPicture
+from antifreeze.errors import ConfigError
+from antifreeze.probes.processes import reading
+from antifreeze.probes.processes.family import find_program, members, trainer_of
+from antifreeze.probes.processes.looks import Course, Look, courses_of, look_at
+from antifreeze.probes.processes.painting import paint, who_waits_for_whom
+from antifreeze.probes.processes.spy import stacks_of
+
+# When to look, in seconds.
+LOOKS_AT_S = (0.0, 0.6, 1.2, 3.2)
+# So many looks every program gets, and the rest only one that seems to be frozen.
+ENOUGH_IF_IT_MOVES = 3
+
+
+def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False) -> tuple[ProcessPicture, ...]:
+    """The program that this process belongs to, its trainer first; ConfigError if there is no such process.
+
+    `native` asks for native functions of all processes, not only of those that are frozen in them; `keep_values` keeps the
+    variables of the user's functions.
+    """
+    asleep_s = machine.asleep_s([pid, *(kin.pid for kin in machine.descendants_of(pid))])
+    trainer = trainer_of(pid)
+    program = find_program(trainer)
+    asleep_s = {**machine.asleep_s(kin.pid for kin in program), **asleep_s}
+    looks: list[Look] = []
+    courses: list[Course] = []
+    began = time.monotonic()
+    for number, at in enumerate(LOOKS_AT_S, 1):
+        time.sleep(max(0.0, began + at - time.monotonic()))
+        looks.append(look_at([kin.pid for kin in program]))
+        courses = courses_of(members(program, looks[-1].stacks), looks, asleep_s)
+        if number >= ENOUGH_IF_IT_MOVES and not _seems_frozen(courses):
+            break
+    if not courses:
+        raise ConfigError(f"there is no process {pid}", where="PID", try_="ps aux | grep python")
+    natives = _natives(courses, ask_all=native)
+    painted = [
+        paint(
+            course,
+            looks[-1].stacks[course.member.kin.pid],
+            native=natives.get(course.member.kin.pid, ()),
+            keep_values=keep_values,
+        )
+        for course in courses
+    ]
+    return who_waits_for_whom(painted)
+
+
+def _seems_frozen(courses: Sequence[Course]) -> bool:
+    return any(course.is_suspicious for course in courses) or all(course.still_s for course in courses)
+
+
+def _natives(courses: Sequence[Course], *, ask_all: bool) -> dict[int, tuple[str, ...]]:
+    """Native functions of those that wait in something that is not plain Python."""
+    asked = [course.member.kin.pid for course in courses if ask_all or _is_frozen_in_a_call(course)]
+    found = stacks_of(asked, native=True) if asked else {}
+    return {pid: reading.natives(main.calls) for pid, spied in found.items() if (main := spied.main(pid)) is not None}
+
+
+def _is_frozen_in_a_call(course: Course) -> bool:
+    is_at_work = course.is_suspicious and bool(course.still_s)
+    return is_at_work and course.facts[-1].state == "S" and course.facts[-1].waits_in in ("lock", "poll", None)

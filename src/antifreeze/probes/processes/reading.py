@@ -1,0 +1,146 @@
+"""What a stack says of its process: its role, and for torch's workers and the trainer what they are at. Pure.
+
+Told by the files and functions of torch and of ours that are on it, and by the text of their lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePath
+
+from antifreeze.engine.supervise.stacks import Frame
+from antifreeze.probes.processes.spy import Call
+
+ReadLine = Callable[[str, int], str]
+"""File and number → the text of that line."""
+
+_TORCH_WORKER = "torch/utils/data/_utils/worker.py"
+_TORCH_FETCH = "torch/utils/data/_utils/fetch.py"
+_TORCH_LOADER = "torch/utils/data/dataloader.py"
+_OUR_WORKER = "antifreeze/engine/worker/main.py"
+_OUR_FETCH = "antifreeze/engine/worker/fetch.py"
+_OUR_STEM = "antifreeze/engine/backends/stem.py"
+_OUR_LOADER = ("antifreeze/iterator.py", "antifreeze/engine/epoch.py")
+_CLOSING = ("_shutdown_workers", "__del__", "_clean_up_worker", "_clean_up_persistent_workers_atexit")
+_STARTING = ("__init__", "__iter__", "_get_iterator")
+_WORKERS_NAME = "pt_data_worker"
+# What a worker's own line says it is at; the first that fits.
+_STAGES = {"index_queue.get": "idle", "is_alive(": "idle", "data_queue.": "send", "init_fn(": "init"}
+_BELOW_EVERYTHING = ("libc.", "libc-", "libpthread", "ld-", "libpython", "python")
+_MOST_INDICES = 8
+_LONGEST_NAME = 60
+
+
+def role_by_stack(calls: Sequence[Call]) -> str | None:
+    """`worker`, `our-worker` or `stem`; None: it is none of these."""
+    for file, role in ((_TORCH_WORKER, "worker"), (_OUR_WORKER, "our-worker"), (_OUR_STEM, "stem")):
+        if _in(file, calls):
+            return role
+    return None
+
+
+def role_by_name(name: str, command: Iterable[str], *, maps_our_memory: bool) -> str | None:
+    """What it calls itself, for processes whose stack cannot be seen."""
+    words = " ".join(command)
+    if name == _WORKERS_NAME:
+        return "our-worker" if maps_our_memory else "worker"
+    if "multiprocessing.resource_tracker" in words:
+        return "resource-tracker"
+    return "fork-server" if "multiprocessing.forkserver" in words else None
+
+
+def own_part(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """What the process itself called: the rest of a forked worker's stack is the trainer's, from before it was there."""
+    for at, call in enumerate(calls):
+        if call.frame.file.endswith((_TORCH_WORKER, _OUR_WORKER, _OUR_STEM)):
+            borders = [n for n, each in enumerate(calls) if each.frame.file == call.frame.file and n >= at]
+            return tuple(calls[: borders[-1] + 1])
+    return tuple(calls)
+
+
+def worker_number(calls: Sequence[Call]) -> int | None:
+    """The number that the loader gave it."""
+    for file, name in ((_TORCH_WORKER, "worker_id"), (_OUR_WORKER, "worker")):
+        for call in _in(file, calls):
+            if call.values.get(name, "").isdigit():
+                return int(call.values[name])
+    return None
+
+
+def rank_in(calls: Sequence[Call]) -> int | None:
+    """The rank that `torch.multiprocessing.spawn` gave it."""
+    started = [call.values.get("i", "") for call in _in("torch/multiprocessing/spawn.py", calls)]
+    return next((int(rank) for rank in started if rank.isdigit()), None)
+
+
+def stage_of_worker(calls: Sequence[Call], read_line: ReadLine) -> str | None:
+    """As `Stuck.stage`."""
+    fetching = _in(_TORCH_FETCH, calls) or _in(_OUR_FETCH, calls)
+    if fetching:
+        lines = (read_line(call.frame.file, call.frame.line) for call in fetching)
+        return "collate" if any("collate" in line for line in lines) else "fetch"
+    for call in _in(_TORCH_WORKER, calls):
+        line = read_line(call.frame.file, call.frame.line)
+        return next((stage for part, stage in _STAGES.items() if part in line), "init")
+    for call in _in(_OUR_WORKER, calls):
+        return "idle" if call.frame.function == "orders" else None
+    return None
+
+
+def stage_of_trainer(calls: Sequence[Call]) -> str:
+    """As `ProcessPicture.stage`."""
+    if _in(_TORCH_FETCH, calls):
+        return "fetch"
+    functions = {call.frame.function for call in _in(_TORCH_LOADER, calls)}
+    if not functions.isdisjoint(_CLOSING):
+        return "close"
+    if functions - set(_STARTING) or any(_in(file, calls) for file in _OUR_LOADER):
+        return "next"
+    return "start" if functions else "step"
+
+
+def sample_at(calls: Sequence[Call]) -> str | None:
+    """The index that is being fetched."""
+    for file, one, all_of_them in ((_TORCH_FETCH, "idx", "possibly_batched_index"), (_OUR_FETCH, "i", "index")):
+        for call in _in(file, calls):
+            values = call.values
+            if one in values:
+                return values[one]
+            if not values.get(all_of_them, "[").startswith(("[", "(")):
+                return values[all_of_them]
+    return None
+
+
+def batch_at(calls: Sequence[Call]) -> tuple[str, ...]:
+    """The indices of the batch that is being made, the first few."""
+    for file, name in ((_TORCH_FETCH, "possibly_batched_index"), (_OUR_FETCH, "index")):
+        for call in _in(file, calls):
+            text = call.values.get(name, "")
+            if text.startswith("["):
+                indices = [each.strip() for each in text.strip("[]").split(",")]
+                return tuple(each for each in indices if each and "..." not in each)[:_MOST_INDICES]
+    return ()
+
+
+def users_frames(calls: Sequence[Call]) -> list[Frame]:
+    """Those of the user's own code, the innermost first."""
+    return [call.frame for call in calls if not call.is_native and call.frame.is_user_code]
+
+
+def natives(calls: Sequence[Call]) -> tuple[str, ...]:
+    """The native functions below the innermost Python frame, those without a name by their library.
+
+    Without those of C and of Python itself, which are below everything.
+    """
+    found = []
+    for call in itertools.takewhile(lambda call: call.is_native, calls):
+        library = PurePath(call.frame.file).name
+        if not library.startswith(_BELOW_EVERYTHING):
+            name = call.frame.function[:_LONGEST_NAME]  # those of templates can fill a screen
+            found.append(library if name.startswith("0x") else f"{name} ({library})")
+    return tuple(found)
+
+
+def _in(file: str, calls: Sequence[Call]) -> list[Call]:
+    return [call for call in calls if call.frame.file.endswith("/" + file)]

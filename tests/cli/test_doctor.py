@@ -1,0 +1,155 @@
+"""`antifreeze doctor`: what it is asked, what it prints where, and how it ends."""
+
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from antifreeze.cli.main import main
+from antifreeze.doctor.checks import shm_too_small, small_shm
+from antifreeze.doctor.facts import Facts
+from doctor.frozen import FROZEN
+
+STARTS_WITHIN_S = 0.15
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    file = tmp_path / "facts.json"
+    file.write_text(shm_too_small.SICK.to_json())
+    return file
+
+
+def doctor(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+    assert main(["doctor", *words]) == status
+    said = capsys.readouterr()
+    return said.err if status == 2 else said.out
+
+
+# --- what it ends with
+
+
+def test_without_a_patient_it_looks_at_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    said = doctor(capsys)
+    for area in ("processors", "memory", "/dev/shm", "descriptors", "settings", "versions"):
+        assert area in said
+
+
+def test_what_is_certain_is_status_1(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+    said = doctor(capsys, "--facts", str(saved), status=1)
+    assert "AF204 shm-too-small" in said
+    assert said.splitlines()[-1].startswith("1 finding (1 certain)")
+
+
+def test_what_is_only_possible_is_said_and_is_status_0(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+    saved.write_text(small_shm.SICK.to_json())
+    assert "AF902 small-shm" in doctor(capsys, "--facts", str(saved))
+
+
+def test_a_loader_that_freezes_is_status_1_also_if_all_findings_are_ignored(
+    capsys: pytest.CaptureFixture[str], saved: Path
+) -> None:
+    saved.write_text(FROZEN.to_json())
+    assert "freezes" in doctor(capsys, "--facts", str(saved), "--ignore", "AF", status=1)
+
+
+def test_selected_and_ignored_codes(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+    saved.write_text(dataclasses.replace(small_shm.SICK, loaders=()).to_json())
+    assert "AF902" in doctor(capsys, "--facts", str(saved), "--select", "af9")
+    assert "AF902" not in doctor(capsys, "--facts", str(saved), "--select", "AF1,AF204")
+    assert "AF902" not in doctor(capsys, "--facts", str(saved), "--ignore", "AF902")
+
+
+def test_saved_facts_are_the_facts(capsys: pytest.CaptureFixture[str], saved: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.json"
+    doctor(capsys, "--facts", str(saved), "--save", str(again), status=1)
+    assert Facts.from_json(again.read_text()) == shm_too_small.SICK
+
+
+# --- what it prints where
+
+
+def test_json_is_all_that_is_on_stdout(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+    report = json.loads(doctor(capsys, "--facts", str(saved), "--format", "json", status=1))
+    assert [finding["code"] for finding in report["findings"]] == ["AF204"]
+
+
+def test_annotations_are_all_that_is_on_stdout(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+    said = doctor(capsys, "--facts", str(saved), "--format", "github", status=1)
+    assert [line.split(" ")[0] for line in said.splitlines()] == ["::error"]
+
+
+# --- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["no.py"], "there is no such file"),
+        (["--select", "AF99", "no.py"], "there is no code AF99"),
+        (["--timeout", "soon", "train.py"], "soon"),
+        (["--batches", "0", "train.py"], "--batches 0"),
+        (["--facts", "no.json"], "no.json"),
+        (["--facts", "train.py"], "cannot read facts"),
+        (["--facts", "facts.json", "train.py"], "two patients"),
+        (["--static", "no.such:loader"], "cannot find the module"),
+        (["torchrun"], "one process"),
+        (["--save", "no/where.json", "--facts", "facts.json"], "cannot write"),
+    ],
+)
+def test_what_cannot_work_is_status_2_and_a_reason(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    saved: Path,
+    words: list[str],
+    reason: str,
+) -> None:
+    monkeypatch.chdir(saved.parent)
+    for name in ("train.py", "torchrun"):
+        (saved.parent / name).write_text("print('run')\n")
+    assert reason in doctor(capsys, *words, status=2)
+
+
+def test_in_a_job_of_several_processes_it_refuses_and_says_what_to_run_instead(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = doctor(capsys, str(script), status=2)
+    assert "WORLD_SIZE=2" in said
+    assert "antifreeze doctor PID" in said
+
+
+# --- how fast it starts
+
+
+def seconds_of(*words: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL, timeout=20)
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain", "AF204"]])
+def test_the_command_line_starts_at_once(words: list[str]) -> None:
+    """Beside Python itself, and twice as slow on a machine that is busy with other tests."""
+    of_python = statistics.median(seconds_of("-c", "") for _ in range(5))
+    taken = statistics.median(seconds_of("-m", "antifreeze", *words) for _ in range(5))
+    assert taken - of_python < 2 * STARTS_WITHIN_S
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain", "AF204"], ["doctor"]])
+def test_the_command_line_starts_without_torch(words: list[str]) -> None:
+    program = (
+        "import contextlib, sys\n"
+        "from antifreeze.cli.main import main\n"
+        "with contextlib.suppress(SystemExit):\n"
+        f"    main({words})\n"
+        "sys.exit(bool({'torch', 'numpy', 'rich'} & set(sys.modules)))\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=20)
