@@ -74,7 +74,7 @@ def test_the_texts_of_a_finding_are_all_its_parts_and_its_place_and_sample() -> 
         "confidence": {"level": "certain", "evidence": ["SIGSEGV twice"]},
         "file": "train.py",
         "line": 24,
-        "sample": {"index": "13", "batch": None},
+        "sample": "13",
         "what": "a sample kills every worker",
         "why": "ctypes at address 0",
         "fix": ["leave it out", "antifreeze run --on-error skip train.py"],

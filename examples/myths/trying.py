@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 
 # Far longer than each of these takes when it does not hang.
-LIMIT_S = 20.0
+LIMIT_S = 30.0
 # A private /dev/shm of that size, where the kernel lets us have one.
 SMALL_SHM = 'mount -t tmpfs -o size={megabytes}m tmpfs /dev/shm && exec "$0" "$@"'
 

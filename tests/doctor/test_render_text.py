@@ -86,9 +86,16 @@ def test_a_finding_marks_its_area() -> None:
 
 def test_what_only_a_fork_can_bring_to_workers_is_a_line_on_portability() -> None:
     said = next(line for line in lines() if line.startswith("portability"))
-    assert said.endswith("fails with spawn and forkserver (Windows, macOS, Python 3.14): dataset.pool at data.py:12")
+    assert said.endswith(" with spawn and forkserver (Windows, macOS, Python 3.14): dataset.pool at data.py:12")
     spawned = dataclasses.replace(FROZEN.loaders[0], start_method="spawn")
     assert not any(line.startswith("portability") for line in lines(dataclasses.replace(FROZEN, loaders=(spawned,))))
+
+
+def test_the_number_of_workers_to_use_comes_with_what_was_measured() -> None:
+    said = lines()
+    start = next(number for number, line in enumerate(said) if line.startswith("workers      num_workers=2: "))
+    assert said[start + 1].startswith("             torch        0: 160 samples/s   2: freezes")
+    assert said[start + 2].startswith("             antifreeze   2: 200 samples/s")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,21 @@ def test_prose_is_wrapped_to_the_terminal_and_what_is_to_be_pasted_is_not() -> N
     rows = as_block(POOL, FROZEN, look=Look(width=60)).splitlines()
     assert "         trainer; its threads do not exist in a forked" in rows
     assert "  fix    antifreeze run project/train.py --epochs 3" in rows
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("/opt/bin/python3.11 -u -X dev train.py --lr 1", "train.py --lr 1"),
+        ("python -m package.train", "-m package.train"),
+        ("python", "train.py"),
+        ("/usr/bin/train", "train.py"),
+        ("", "train.py"),
+    ],
+)
+def test_of_a_process_the_fix_names_its_own_script(command: str, script: str) -> None:
+    facts = Facts(processes=(ProcessPicture(pid=7, parent=1, role="trainer", command=command),))
+    assert f"  fix    antifreeze run {script}" in as_block(POOL, facts, look=PLAIN).splitlines()
 
 
 @pytest.mark.parametrize(

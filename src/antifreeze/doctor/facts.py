@@ -119,6 +119,8 @@ class DatasetClass:
     asks_for_worker_info: bool | None = None
     """Whether `get_worker_info`, or a name that suggests sharding (rank, world_size, shard, split), occurs in it or in
     functions of the same file that it calls; None: it cannot be told, for it hands its work to code that is not here."""
+    pickles_itself: bool = False
+    """Whether it says itself what of it is pickled: `__getstate__`, `__reduce__`."""
     changed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Methods other than `__init__` and those that run per sample → the attributes of self that they assign, of those
     that are read per sample."""

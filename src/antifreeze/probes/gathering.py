@@ -205,10 +205,10 @@ class _Gathering:
         )
 
     def _raised(self, deaths: tuple[Death, ...]) -> Raised | None:
-        by_workers = [made_of(Raised, each) for notes in self.workers for each in notes.all("raised")]
+        by_workers: list[Raised] = [made_of(Raised, each) for notes in self.workers for each in notes.all("raised")]
         failures = [each for each in by_workers if each.type != "SystemExit" and each.stage != "send"]
         lost = next((each for each in by_workers if each.stage == "send"), None)
-        seen = made_of(Raised, self.driver.get("raised"))
+        seen: Raised | None = made_of(Raised, self.driver.get("raised"))
         if seen is not None and (seen.stage != "receive" or deaths):
             return seen
         if lost is not None and seen is None:
@@ -290,7 +290,7 @@ class _Gathering:
         """Paths of generators that began alike in several workers, and were drawn from in these."""
         drawn: Counter[tuple[str, str]] = Counter()
         for notes in self.workers:
-            began = next(notes.all("generators"), {})
+            began: dict[str, str] = next(notes.all("generators"), {})
             for path in set(notes.all("drawn")) & set(began):
                 drawn[path, began[path]] += 1
         return tuple(dict.fromkeys(path for (path, _), count in drawn.items() if count > 1))

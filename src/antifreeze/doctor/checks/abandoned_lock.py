@@ -85,7 +85,7 @@ def _by_death(case: Case) -> list[Finding]:
             worker=death.worker,
             pid=death.pid,
             sample=death.sample,
-            explains=("AF103", "AF403", "AF405"),
+            explains=("AF103", "AF106", "AF403", "AF405"),
         )
     ]
 
@@ -126,7 +126,7 @@ def _by_waiting(case: Case) -> list[Finding]:
             sample=stuck.sample,
             rivals=() if trial.deaths or is_held_by_none else ("AF103",),
             decide=None if trial.deaths or is_held_by_none else f"antifreeze dump {stuck.pid}",
-            explains=("AF103", "AF403", "AF405"),
+            explains=("AF103", "AF106", "AF403", "AF405"),
         )
     ]
 

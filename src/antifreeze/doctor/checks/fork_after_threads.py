@@ -97,7 +97,7 @@ def _examine(case: Case) -> list[Finding]:
             sample=stuck.sample,
             rivals=() if pool or case.is_live else ("AF103",),
             decide=None if pool or case.is_live else f"antifreeze dump {stuck.pid}",
-            explains=("AF102", "AF103", "AF104", "AF109", "AF110", "AF405"),
+            explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
         )
     ]
 

@@ -94,6 +94,6 @@ def _examine(case: Case) -> list[Finding]:
             worker=stuck.worker,
             pid=stuck.pid,
             sample=stuck.sample,
-            explains=("AF103", "AF109", "AF403", "AF405"),
+            explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
         )
     ]

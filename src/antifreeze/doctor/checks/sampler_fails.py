@@ -14,7 +14,7 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#data-loading-order-and-s
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases, first_line, raised_in
+from antifreeze.doctor.cases import at, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -35,7 +35,7 @@ HEALTHY = Facts(
 def examine(facts: Facts) -> list[Finding]:
     findings = []
     for case in cases(facts):
-        failed = raised_in(case, "sampler")
+        failed = [trial for trial in case.trials if trial.raised and _is_of_sampler(trial.raised)]
         raised = failed[0].raised if failed else None
         if raised is None:
             continue
@@ -56,3 +56,9 @@ def examine(facts: Facts) -> list[Finding]:
             )
         )
     return findings
+
+
+def _is_of_sampler(raised: Raised) -> bool:
+    """Some batches are planned before the workers have started."""
+    begins = raised.stage == "start" and any(frame.function == "_next_index" for frame in raised.frames)
+    return raised.stage == "sampler" or begins

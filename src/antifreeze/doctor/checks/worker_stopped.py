@@ -55,6 +55,6 @@ def _examine(case: Case) -> list[Finding]:
             worker=stuck.worker,
             pid=stuck.pid,
             sample=stuck.sample,
-            explains=("AF103", "AF108", "AF109"),
+            explains=("AF103", "AF106", "AF108", "AF109"),
         )
     ]

@@ -133,7 +133,8 @@ def _source(source: Source, findings: Sequence[Finding]) -> Area:
 def _script(run: Run) -> Area:
     """Of a script that never came to a loader."""
     if run.outcome is Outcome.OK:
-        return Area("loaders", Mark.NOTE, "none was iterated before the script ended", "none")
+        text = "none could be examined" if run.reached_a_loader else "none was iterated before the script ended"
+        return Area("loaders", Mark.NOTE, text, text)
     said = f": {run.raised.type}: {run.raised.message}" if run.raised else ""
     text = f"the script {OUTCOMES[run.outcome]} before its first batch{said}"
     return Area("loaders", Mark.NOTE if run.outcome is Outcome.SLOW else Mark.BAD, text, text)

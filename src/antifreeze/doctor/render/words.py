@@ -38,10 +38,23 @@ def has_program(facts: Facts) -> bool:
 
 
 def command_of(facts: Facts) -> str:
-    """The script and its words, as its user would type them."""
+    """The script and its words, as its user would type them after `antifreeze run`."""
     if facts.run is not None and facts.run.command:
         return facts.run.command
-    return facts.source.script if facts.source is not None else ANY_SCRIPT
+    if facts.source is not None:
+        return facts.source.script
+    return _script_in(facts.processes[0].command) if facts.processes else ANY_SCRIPT
+
+
+def _script_in(command: str) -> str:
+    """What a command line of Python's runs, without the interpreter and its options."""
+    words = command.split()
+    if not words or not posixpath.basename(words[0]).startswith("python"):
+        return ANY_SCRIPT
+    rest = words[1:]
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        rest = rest[2 if rest[0] in ("-X", "-W") else 1 :]
+    return " ".join(rest) or ANY_SCRIPT
 
 
 def path_of(place: Place, facts: Facts) -> str:

@@ -47,8 +47,8 @@ class Conduct:
         self._built_at = built_at
         self._log = Log(str(directory / "loaders"))
         options = read_plain(directory / "options")
-        self._batches = options["batches"]
-        self._deadline = options["deadline"] - RESERVE_S
+        self._batches: int = options["batches"]
+        self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
@@ -162,7 +162,7 @@ class Conduct:
 
     def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
         self._number += 1
-        wishes = {"engine": "torch", "batches": self._batches, **wishes}
+        wishes = {"engine": "torch", "batches": self._batches, "prefetch": loader.prefetch_factor, **wishes}
         order = Order(number=self._number, loader=number, workers=workers, **wishes)
         is_stream = self._is_stream(loader)
         about = {

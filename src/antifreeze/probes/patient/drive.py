@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 import time
@@ -25,6 +26,8 @@ from antifreeze.probes.places import Places
 
 # How long the first batch may take while something works.
 FIRST_BATCH_S = 20.0
+# A training step, during which workers get ahead.
+STEP_S = 1.0
 # The end of a worker is felt in the trainer before the worker is quite dead.
 DEATH_S = 0.5
 
@@ -66,6 +69,8 @@ class Order:
     """Of progress, after the first batch."""
     batches: int = 50
     """Enough to call it well."""
+    prefetch: int | None = None
+    """Batches that each worker makes ahead."""
 
     @property
     def name(self) -> str:
@@ -150,12 +155,19 @@ class Drive:
                 trip.first_batch_s = trip.last
             if trip.batches <= self.order.batches:
                 self._measure(batch)
+            if trip.batches == 1 and self._may_fill_shared_memory():
+                time.sleep(STEP_S)
             del batch
 
     def _measure(self, batch: Any) -> None:
         sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
         self.trip.batch_bytes = max(self.trip.batch_bytes, sum(sizes))
         self.trip.batch_tensors = max(self.trip.batch_tensors, len(sizes))
+
+    def _may_fill_shared_memory(self) -> bool:
+        """Whether the batches that workers make while the trainer is at a step are much, for what there is."""
+        under_way = self.trip.batch_bytes * self.order.workers * (self.order.prefetch or 2)
+        return self.order.is_as_written and under_way > shutil.disk_usage("/dev/shm").free / 2
 
     def _is_enough(self) -> bool:
         trip, now = self.trip, time.monotonic() - self.trip.began

@@ -35,12 +35,13 @@ class WatchedLoop:
     def put_in(self) -> None:
         from torch.utils.data._utils import worker  # noqa: PLC0415 - with the others that are changed here
 
-        self.original, worker._worker_loop = worker._worker_loop, self
+        self.original, worker._worker_loop = worker._worker_loop, self  # type: ignore[assignment]
 
     def take_out(self) -> None:
         from torch.utils.data._utils import worker  # noqa: PLC0415
 
-        worker._worker_loop = self.original
+        assert self.original is not None
+        worker._worker_loop = self.original  # type: ignore[assignment,unused-ignore]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WatchedLoop, (self.directory, self.places)
@@ -84,7 +85,7 @@ class _Init:
 def _watch_fetchers(journal: Journal) -> None:
     from torch.utils.data import _DatasetKind  # noqa: PLC0415
 
-    create = _DatasetKind.create_fetcher
+    create: Callable[..., Any] = _DatasetKind.create_fetcher
 
     def create_watched(kind: Any, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:
         is_stream = kind == _DatasetKind.Iterable
@@ -287,4 +288,4 @@ def _watch_exit(journal: Journal) -> None:
             journal.write(exit=status, how="os._exit", place=place and asdict(place), sample=journal.sample)
         leave(status)
 
-    os._exit = noted  # type: ignore[assignment]
+    os._exit = noted
