@@ -28,9 +28,10 @@ class Definitions:
         self._files = files
         self._named: dict[File, dict[str, list[Definition]]] = {file: {} for file in files}
         self._lineages: dict[Definition, list[Found]] = {}
+        self._methods: dict[Definition, dict[str, Found]] = {}
         self.classes: list[Found] = []
         for file in files:
-            for node in ast.walk(file.tree):
+            for node in file.nodes:
                 if isinstance(node, Definition) and not isinstance(file.parents[node], ast.ClassDef):
                     self._named[file].setdefault(node.name, []).append(node)
                 if isinstance(node, ast.ClassDef):
@@ -85,12 +86,13 @@ class Definitions:
 
     def methods(self, found: Found) -> dict[str, Found]:
         """Its methods, inherited ones included."""
-        named: dict[str, Found] = {}
-        for file, node in self.lineage(found):
-            for each in node.body:
-                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-                    named.setdefault(each.name, Found(file, each))
-        return named
+        if found.node not in self._methods:
+            named = self._methods[found.node] = {}
+            for file, node in self.lineage(found):
+                for each in node.body:
+                    if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                        named.setdefault(each.name, Found(file, each))
+        return self._methods[found.node]
 
     def method(self, found: Found, name: str) -> Found | None:
         return self.methods(found).get(name)

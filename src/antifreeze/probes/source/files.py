@@ -37,6 +37,8 @@ class File:
     names: Names
     parents: Mapping[ast.AST, ast.AST] = field(repr=False)
     lines: tuple[str, ...] = field(repr=False)
+    nodes: tuple[ast.AST, ...] = field(repr=False)
+    """All of the tree, outer ones first."""
 
     def place(self, node: ast.stmt | ast.expr | ast.excepthandler, *, text: str | None = None) -> Place:
         around = function_around(self.parents, node)
@@ -80,7 +82,9 @@ def _read(path: Path, *, shown: str, module: str) -> File:
     tree = ast.parse(text, filename=str(path))
     names = Names(tree, module=module, is_package=path.name == "__init__.py")
     # Not `splitlines`: Python's lines end at a newline only, and a form feed is not one.
-    return File(path, shown, module, text, tree, names, parents_of(tree), tuple(text.split("\n")))
+    return File(
+        path, shown, module, text, tree, names, parents_of(tree), tuple(text.split("\n")), tuple(ast.walk(tree))
+    )
 
 
 def _roots(script: Path) -> tuple[Path, ...]:
