@@ -175,8 +175,7 @@ def _from_source(pair: Pair, path: str, what: str, place: Place, *, weight: Weig
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,
         why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by "
-        f"{pair.start_method}, which "
-        "pickles the dataset",
+        f"{pair.start_method}, which pickles the dataset",
         fix=("antifreeze run {script}", _remedy(what, path)),
         evidence=("as the source has it",),
     )

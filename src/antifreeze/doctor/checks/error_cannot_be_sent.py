@@ -60,8 +60,7 @@ def _examine(case: Case) -> list[Finding]:
             what=f"{sample} fails, and the training waits for ever instead of saying so",
             where=raised.place,
             why=f"{raised.type}{at(raised.place)} ({first_line(raised.message)}) cannot be pickled, so it never "
-            "reaches the "
-            "training process",
+            "reaches the training process",
             fix=(
                 f"mend {sample}, and define {raised.type.rpartition('.')[2]} on the top level of a file",
                 "antifreeze run {script}   (shows the error)",

@@ -129,8 +129,7 @@ def _written(facts: Facts) -> Iterator[Finding]:
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,
             why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
-            "the loader at "
-            f"{pair.call.place} has no collate_fn that would drop it",
+            f"the loader at {pair.call.place} has no collate_fn that would drop it",
             fix=(
                 "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",
                 "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",

@@ -47,8 +47,7 @@ def examine(facts: Facts) -> list[Finding]:
                 what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",
                 where=raised.place or case.built_at,
                 why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training "
-                "process, ahead "
-                "of the workers",
+                "process, ahead of the workers",
                 fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
                 evidence=(case.counted(failed),),
                 loader=case.number,

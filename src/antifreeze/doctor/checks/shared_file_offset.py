@@ -168,8 +168,7 @@ def _moved(pair: Pair) -> Iterator[Finding]:
                 f"dataset.{each.name}",
                 weight=Weight.POSSIBLE,
                 why=f"dataset.{each.name} is opened at {each.place} and used at "
-                f"{each.used_at or pair.dataset.place}; forked "
-                "workers share it, with one position for all",
+                f"{each.used_at or pair.dataset.place}; forked workers share it, with one position for all",
                 place=each.place,
                 evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),
                 is_archive=each.value in ("zipfile.ZipFile", "tarfile.open"),
