@@ -99,8 +99,10 @@ def test_annotations_are_all_that_is_on_stdout(capsys: pytest.CaptureFixture[str
         (["--facts", "no.json"], "no.json"),
         (["--facts", "train.py"], "cannot read facts"),
         (["--facts", "facts.json", "train.py"], "two patients"),
-        (["--static", "no.such:loader"], "cannot find the module"),
+        (["--static", "no.such:loader"], "cannot find no.such:loader"),
+        (["--static", "-m", "no.such"], "cannot find -m no.such"),
         (["torchrun"], "one process"),
+        (["-m", "torch.distributed.run", "train.py"], "one process"),
         (["--save", "no/where.json", "--facts", "facts.json"], "cannot write"),
     ],
 )
@@ -171,6 +173,21 @@ def test_static_runs_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: py
     said = doctor(capsys, "--static", "train.py")
     assert said.splitlines()[0] == "reads train.py and runs nothing"
     assert not script.with_name("started").exists()
+
+
+@pytest.mark.parametrize("words", [["-m", "pack.train", "--lr", "1"], ["pack.train:make"]])
+def test_files_of_a_module_are_named_from_this_directory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "train.py").write_text("from pack.data import Numbers\n")
+    (tmp_path / "pack" / "data.py").touch()
+    saved = tmp_path / "facts.json"
+    said = doctor(capsys, "--static", "--save", str(saved), *words)
+    assert said.startswith(f"reads {' '.join(words[:2])} and runs nothing\n")
+    source = Facts.from_json(saved.read_text()).source
+    assert source is not None and source.files == ("pack/train.py", "pack/data.py")
 
 
 @pytest.mark.deadline(60)

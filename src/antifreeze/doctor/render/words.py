@@ -70,8 +70,11 @@ def _script_in(command: str) -> str:
 
 
 def path_of(place: Place, facts: Facts) -> str:
-    """The file from where the command was given; a `Place` counts from the directory of the script."""
-    script = facts.source.script if facts.source is not None else command_of(facts).partition(" ")[0]
+    """The file from where the command was given; places of a script's count from its directory."""
+    source = facts.source
+    if source is not None and source.files:
+        return source.script.removesuffix(source.files[0]) + place.file
+    script = command_of(facts).partition(" ")[0]
     return posixpath.join(posixpath.dirname(script), place.file)
 
 

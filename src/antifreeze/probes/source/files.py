@@ -51,10 +51,13 @@ class File:
         return " ".join((ast.get_source_segment(self.text, node) or ast.unparse(node)).split())
 
 
-def read_files(script: Path, more: Iterable[Path] = ()) -> tuple[list[File], dict[str, str]]:
+def read_files(
+    script: Path, more: Iterable[Path] = (), *, base: Path | None = None
+) -> tuple[list[File], dict[str, str]]:
     """The script first, then what it imports of the user's; and why others could not be read."""
     script = script.absolute()
-    roots = _roots(script)
+    named_from = script.parent if base is None else base.absolute()
+    roots = tuple(dict.fromkeys([*_roots(script), named_from]))
     waiting, seen = deque([script, *(each.absolute() for each in more)]), set[Path]()
     files: list[File] = []
     unreadable: dict[str, str] = {}
@@ -63,7 +66,7 @@ def read_files(script: Path, more: Iterable[Path] = ()) -> tuple[list[File], dic
         if path in seen:
             continue
         seen.add(path)
-        shown = _shown(path, script.parent)
+        shown = _shown(path, named_from)
         try:
             file = _read(path, shown=shown, module=_module_name(path, roots))
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
