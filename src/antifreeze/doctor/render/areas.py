@@ -168,10 +168,11 @@ def _trials(trials: Sequence[Trial]) -> Area:
 def _processes(processes: Sequence[ProcessPicture], findings: Sequence[Finding]) -> Area:
     roles = [process.role for process in processes]
     seen = [count_of(roles.count(role), role) for role in dict.fromkeys(roles)]
-    blind = [each for each in processes if each.why_no_stack and each.role in LOOKED_INTO]
+    alive = [each for each in processes if each.role in LOOKED_INTO and each.state != "Z"]
+    blind = [each for each in alive if each.why_no_stack]
     text = ", ".join(seen) + (f"; {len(blind)} without a stack: {_why_blind(blind[0])}" if blind else "")
     # Who sees nothing must not say that there is nothing.
-    mark = Mark.BAD if len(blind) == len([each for each in processes if each.role in LOOKED_INTO]) else _mark(findings)
+    mark = Mark.BAD if len(blind) == len(alive) else _mark(findings)
     return Area("processes", mark, text, ", ".join(seen))
 
 
