@@ -45,7 +45,7 @@ def test_a_doubt_names_its_rivals_and_the_command_that_would_decide() -> None:
 def test_areas_where_all_is_well_share_a_line() -> None:
     said = lines(FROZEN, POOL)
     assert said[0].startswith("[✓] machine 8 CPUs · /dev/shm 16 GB · source 2 files · trials 3")
-    assert said[1] == "[✗] loaders  train.py:41, num_workers=2 freezes"
+    assert said[1] == "[✗] loaders  train.py:41, num_workers=2 freezes — AF101 fork-after-threads"
     assert said[2] == ""
 
 

@@ -143,16 +143,17 @@ def _script(run: Run) -> Area:
 def _loaders(facts: Facts, findings: Sequence[Finding]) -> Area:
     """Bad if one of them failed as it is written, whether or not we know why."""
     trials = [facts.as_written(loader.number) for loader in facts.loaders]
-    states = [_state(loader, trial) for loader, trial in zip(facts.loaders, trials, strict=True)]
+    states = [_state(loader, trial, findings) for loader, trial in zip(facts.loaders, trials, strict=True)]
     is_bad = any(trial and trial.outcome not in (Outcome.OK, Outcome.SLOW) for trial in trials)
     mark = Mark.BAD if is_bad else _mark(finding for finding in findings if finding.loader is not None)
     return Area("loaders", mark, "; ".join(states), f"{len(facts.loaders)} found")
 
 
-def _state(loader: Loader, trial: Trial | None) -> str:
+def _state(loader: Loader, trial: Trial | None, findings: Sequence[Finding]) -> str:
     where = f"{loader.built_at}, " if loader.built_at else ""
     how = f" {OUTCOMES[trial.outcome]}" if trial else ""
-    return f"{where}num_workers={loader.num_workers}{how}"
+    causes = [each for each in findings if each.loader == loader.number and each.weight <= Weight.LIKELY]
+    return f"{where}num_workers={loader.num_workers}{how}{_because(causes)}"
 
 
 def _trials(trials: Sequence[Trial]) -> Area:
