@@ -42,5 +42,6 @@ def outcome(
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     if process.returncode:
         errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-        lines = [line for line in lines if line.startswith("Fatal Python error")] or errors or lines
+        # What torch's own handler says in a worker that dies of a signal tells more than the error in the trainer.
+        lines = [line for line in lines if line.startswith("ERROR: Unexpected")] or errors or lines
     return lines[-1] if lines else f"exit status {process.returncode}"

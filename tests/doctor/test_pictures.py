@@ -77,3 +77,20 @@ def test_every_trainer_has_a_trial_of_its_own_with_its_own_workers() -> None:
     assert {stuck.pid for stuck in first.stuck} == {10, 11, 12}
     assert {stuck.pid for stuck in second.stuck} == {20, 22}
     assert (first.engine, second.engine) == ("torch", "antifreeze")
+
+
+def test_a_worker_that_has_ended_while_the_trainer_waits_is_certain() -> None:
+    ended = replace(IDLE, state="Z", stage=None, exitcode=-9)
+    assert codes(TRAINER, ended)[0][0] == "AF311"
+    assert codes(TRAINER, replace(ended, exitcode=3)) == [("AF314", Weight.CERTAIN)]
+    assert codes(replace(TRAINER, still_s=0.0), ended) == []
+
+
+def test_the_innermost_native_library_is_named_without_what_its_file_adds() -> None:
+    def library(*native: str) -> str:
+        (trial,) = as_trials([TRAINER, replace(STUCK, native=native)])
+        return trial.stuck[0].library
+
+    assert library("libgomp-e985bcbb.so.1.0.0", "GOMP_parallel (libgomp-e985bcbb.so.1.0.0)") == "libgomp"
+    assert library("std::condition_variable::wait (libstdc++.so.6)", "f (tokenizers.abi3.so)") == "tokenizers"
+    assert library() == ""

@@ -104,8 +104,10 @@ def test_an_exception_that_could_not_be_sent_is_told_as_itself(tmp_path: Path) -
 def test_generators_that_began_alike_and_were_drawn_from_are_told(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
     for number in (0, 1):
-        directory.worker(number, generators={"dataset.rng": "a", "dataset.unused": "b", "dataset.own": str(number)})
-        directory.worker(number, drawn="dataset.rng").worker(number, drawn="dataset.own")
+        began = {"dataset.rng": "a", "dataset.unused": "b", "dataset.own": str(number), "dataset.seeded_by_index": "c"}
+        directory.worker(number, generators=began)
+        directory.worker(number, drawn="dataset.rng", state="d").worker(number, drawn="dataset.own", state="d")
+        directory.worker(number, drawn="dataset.seeded_by_index", state=f"by {number}")
     assert directory.driver(ended=1.0).trial().same_draws == ("dataset.rng",)
 
 

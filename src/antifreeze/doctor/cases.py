@@ -50,7 +50,10 @@ class Case:
 
     @property
     def built_at(self) -> Place | None:
-        return (self.loader.built_at or self.loader.iterated_at) if self.loader else None
+        """Of a running program, the line that waits for the loader."""
+        if self.loader is None:
+            return self.waiting.place if self.waiting else None
+        return self.loader.built_at or self.loader.iterated_at
 
     @property
     def num_workers(self) -> int:

@@ -545,7 +545,9 @@ class ProcessPicture:
     worker: int | None = None
     command: str = ""
     state: str = ""
-    """The kernel's letter, as of `Stuck`."""
+    """The kernel's letter, as of `Stuck`; Z: it has ended, and its parent has not looked."""
+    exitcode: int | None = None
+    """Of one that has ended, as of `Death`."""
     waits_in: str | None = None
     """As of `Stuck`."""
     channel: str = ""

@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from antifreeze.doctor.facts import Outcome, Place, ProcessPicture, Stuck, Trial
+from antifreeze.doctor.facts import Death, Outcome, Place, ProcessPicture, Stuck, Trial
 
 WORKERS = ("worker", "our-worker")
 LOOKED_S = 3.0
 """So long a process has to stay where it is before we say a word."""
 _BETWEEN = ("stem", "fork-server")
 _STOPPED = ("T", "t")
+_FILE = re.compile(r"(?:^|\()([\w+]+)[^ ()]*\.so")  # `libgomp-e985.so.1`, `wait (libtorch_cpu.so)`
 _SPAWNED = re.compile(r"multiprocessing[./](spawn|forkserver)|--multiprocessing-fork|spawn_main")
-_NO_LOADER = -1
+LIVE = -1
+"""The number of the loader in a trial that is a running program."""
 
 
 def as_trials(processes: Sequence[ProcessPicture]) -> list[Trial]:
@@ -63,8 +65,15 @@ def as_stuck(process: ProcessPicture) -> Stuck:
         waits_in=process.waits_in,
         state="t" if process.tracer else process.state,
         cpu_share=process.cpu_share,
-        library=" ".join(process.native),
+        library=_library(process.native),
     )
+
+
+def _library(native: Sequence[str]) -> str:
+    """The innermost native library, without what its file name adds to it: `libgomp`, `tokenizers`."""
+    files = (_FILE.search(name) for name in native)
+    names = (found[1] for found in files if found)
+    return next((name for name in names if not name.startswith("libstdc++")), "")
 
 
 def main_frames(process: ProcessPicture) -> tuple[Place, ...]:
@@ -74,12 +83,15 @@ def main_frames(process: ProcessPicture) -> tuple[Place, ...]:
 
 def _as_trial(trainer: ProcessPicture | None, workers: Sequence[ProcessPicture]) -> Trial:
     is_spawned = any(_SPAWNED.search(process.command) for process in workers)
-    staying = [each for each in workers if each.state in _STOPPED or stays_s(each) >= LOOKED_S]
+    ended = [each for each in workers if each.state == "Z"]
+    alive = [each for each in workers if each.state != "Z"]
+    staying = [each for each in alive if each.state in _STOPPED or stays_s(each) >= LOOKED_S]
     return Trial(
-        loader=_NO_LOADER,
+        loader=LIVE,
         engine="antifreeze" if any(process.role == "our-worker" for process in workers) else "torch",
         workers=len(workers),
         outcome=Outcome.HANG,
         start_method=("spawn" if is_spawned else "fork") if workers else None,
+        deaths=tuple(Death(worker=each.worker or 0, pid=each.pid, exitcode=each.exitcode) for each in ended),
         stuck=tuple(map(as_stuck, [*staying, *([trainer] if trainer else [])])),
     )

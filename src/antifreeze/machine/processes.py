@@ -168,6 +168,15 @@ def facts_in_stat(pid: int) -> Stat | None:
     )
 
 
+def exit_code_of(pid: int) -> int | None:
+    """Of a process that has ended and was not waited for yet, as multiprocessing gives it; None: we may not know."""
+    seen = facts_in_stat(pid)
+    if seen is None or seen.state != "Z":
+        return None
+    fields = "".join(lines(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return os.waitstatus_to_exitcode(int(fields[49])) if len(fields) > 49 else None
+
+
 def _io_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) for line in lines(f"/proc/{pid}/io") if line.startswith(("rchar:", "wchar:")))
 

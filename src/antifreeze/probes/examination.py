@@ -191,9 +191,12 @@ class _Examination:
         for directory in sorted(self._directory.glob("t[0-9]*")):
             purpose = read_plain(directory / "about", {}).get("purpose")
             trial = read_trial(directory, self._places)
-            if trial is not None and purpose == "trial":
+            is_cut_short = read_plain(directory / "outside", {}).get("is_cut_short", False)
+            if trial is None or (is_cut_short and not trial.is_as_written):
+                continue  # it tells nothing
+            if purpose == "trial":
                 found.append(trial)
-            elif trial is not None:
+            else:
                 found = [_with(each, trial, purpose) for each in found]
         return tuple(found)
 

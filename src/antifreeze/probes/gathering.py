@@ -287,13 +287,17 @@ class _Gathering:
     # --- what workers have in common
 
     def _same_draws(self) -> tuple[str, ...]:
-        """Paths of generators that began alike in several workers, and were drawn from in these."""
-        drawn: Counter[tuple[str, str]] = Counter()
+        """Paths of generators that began alike in several workers, and were alike again when they had been drawn from.
+
+        One that is seeded anew for each sample is not: then it is not alike.
+        """
+        drawn: Counter[tuple[str, str, str]] = Counter()
         for notes in self.workers:
             began: dict[str, str] = next(notes.all("generators"), {})
-            for path in set(notes.all("drawn")) & set(began):
-                drawn[path, began[path]] += 1
-        return tuple(dict.fromkeys(path for (path, _), count in drawn.items() if count > 1))
+            for event in notes.events:
+                if event.get("drawn") in began:
+                    drawn[event["drawn"], began[event["drawn"]], event["state"]] += 1
+        return tuple(dict.fromkeys(path for (path, _, _), count in drawn.items() if count > 1))
 
     def _same_items(self) -> int | None:
         if not self.about.get("is_iterable") or not self.workers:

@@ -153,6 +153,7 @@ class Observation:
             return
         look = self._take_look(state)
         is_blocked = self._watch.blocked_s(look) >= BLOCKED_AT_THE_END_S
+        self._outside["is_cut_short"] = not is_blocked
         self._write_down(look, Verdict.HANGS if is_blocked else Verdict.TAKES_LONG)
 
     # --- acting

@@ -54,7 +54,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _too_many(machine: Machine) -> list[str]:
     """What goes by the processors of the machine, in words."""
-    sized = {name: int(value) for name, value in machine.thread_settings.items() if value.isdigit()}
+    sized = {name: int(value) for name, value in machine.thread_settings.items() if value.isdecimal()}
     found = [f"{name}={threads}" for name, threads in sized.items() if threads > machine.usable_cpus]
     # OpenMP counts the processors that it may be put on, and does not know of quotas.
     if machine.cpu_quota and "OMP_NUM_THREADS" not in machine.thread_settings:

@@ -27,6 +27,8 @@ from antifreeze.probes.places import Places
 RESERVE_S = 3.0
 ALONE_S = 4.0
 CURVE_S = 3.0
+# Loaders beside the one that is iterated first.
+MOST_OTHERS = 4
 # What our engine may need to help itself out of a hang.
 OURS_S = 10.0
 
@@ -59,6 +61,7 @@ class Conduct:
         keep_temporary_files_in(directory / "mp")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
+        others = others[:MOST_OTHERS]
         for number, each in enumerate([loader, *others]):
             self._look_at(each, number, iterated_at if each is loader else None)
         written = self._try_as_written(loader, 0)
@@ -105,18 +108,23 @@ class Conduct:
         if any(death.locks_held for death in written.deaths):
             return  # nobody can take these any more, and we would wait for them like anybody else
         failed, deadly = samples_to_blame(written)
-        hangs, fails_alone = written.outcome is Outcome.HANG, False
-        if not deadly or not self._is_stream(loader):
-            fails_alone = self._try_alone(loader, failed=failed, not_yet=deadly).outcome is Outcome.HANG
-        if hangs and not fails_alone:
-            self._try_deadly(loader, deadly)
-        if not fails_alone:
+        hangs = written.outcome is Outcome.HANG
+        if not self._hangs_alone(loader, failed=failed, deadly=deadly, is_deadly_now=hangs):
             self._try_others(loader, written)
         if hangs and deadly and self._has_time(written.seconds + 4):
             drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
             drive.run(loader, self._iterate)
         elif deadly and not hangs:  # the last of all: it may be the end of this process
             self._try_deadly(loader, deadly)
+
+    def _hangs_alone(self, loader: Any, *, failed: list[str], deadly: list[str], is_deadly_now: bool) -> bool:
+        """Whether the data itself hangs: then there is no use in trying it in yet other ways."""
+        trials = []
+        if not deadly or not self._is_stream(loader):
+            trials.append(self._try_alone(loader, failed=failed, not_yet=deadly))
+        if is_deadly_now and deadly and all(trial.outcome is not Outcome.HANG for trial in trials):
+            trials.append(self._try_deadly(loader, deadly))
+        return any(trial.outcome is Outcome.HANG for trial in trials)
 
     def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
         written = self._directory / "t01"
@@ -132,17 +140,15 @@ class Conduct:
         Log(str(written / "driver.events")).write(wrong=alone.wrong)
         return self._read(drive)
 
-    def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
+    def _try_deadly(self, loader: Any, deadly: list[str]) -> Trial:
         """In the trainer: whoever watches may see the same happen to it."""
-        if not deadly or not self._has_time(2):
-            return
         if self._is_stream(loader):
-            self._try_alone(loader, failed=[], not_yet=[])
-            return
+            return self._try_alone(loader, failed=[], not_yet=[])
         drive = self._begin(loader, 0, workers=0, purpose="deadly")
         alone = Alone(loader, drive, of_workers={}, slowest_s=self._slowest_s)
         alone.fetch_named(deadly)
         alone.finish()
+        return self._read(drive)
 
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S

@@ -65,7 +65,8 @@ class Course:
         first, last = self.facts[0], self.facts[-1]
         has_worked = self.cpu_share > IDLE_SHARE or last.io_bytes > first.io_bytes
         has_run = any(facts.state == "R" for facts in self.facts)
-        return 0.0 if has_worked or has_run or not self._is_always(_lines) else self.span_s + self.asleep_s
+        stays = self._is_always(_lines) and (not self.is_worker or self._is_always(_sample))
+        return self.span_s + self.asleep_s if stays and not has_worked and not has_run else 0.0
 
     @property
     def same_place_s(self) -> float:

@@ -31,6 +31,7 @@ def paint(course: Course, spied: Spied, *, native: tuple[str, ...], keep_values:
         worker=member.worker,
         command=" ".join(member.kin.command),
         state=facts.state,
+        exitcode=machine.exit_code_of(pid),
         waits_in=facts.waits_in,
         channel=wait.channel,
         cpu_share=round(course.cpu_share, 3),

@@ -13,7 +13,14 @@ from pathlib import PurePath
 from antifreeze.doctor.facts import Place, ProcessPicture, ThreadPicture
 from antifreeze.engine.supervise.stacks import Frame
 
-_STATES = {"R": "runs", "S": "sleeps", "D": "sleeps, cannot be woken", "T": "is stopped", "t": "is held by a debugger"}
+_STATES = {
+    "R": "runs",
+    "S": "sleeps",
+    "D": "sleeps, cannot be woken",
+    "T": "is stopped",
+    "t": "is held by a debugger",
+    "Z": "has ended",
+}
 _WAITS = {
     "lock": "waits for a lock",
     "file lock": "waits for a lock on a file",
@@ -49,7 +56,9 @@ def told(pictures: Sequence[ProcessPicture], *, asked: int, is_verbose: bool = F
     if quiet:
         yield f"also there: {_names(quiet)}"
     yield from _who_waits_for_whom([each for each in pictures if each.role not in _QUIET])
-    obstacles = dict.fromkeys((each.why_no_stack, each.to_see_stack) for each in pictures if each.why_no_stack)
+    obstacles = dict.fromkeys(
+        (each.why_no_stack, each.to_see_stack) for each in pictures if each.why_no_stack and each.state != "Z"
+    )
     for why, command in obstacles:
         yield ""
         yield f"no Python stack: {why}"
@@ -163,6 +172,8 @@ def _relations(pictures: Sequence[ProcessPicture]) -> Iterator[str]:
 
 def does(picture: ProcessPicture) -> str:
     """What a process does, in a few words."""
+    if picture.state == "Z" and picture.exitcode is not None:
+        return f"has ended with exit code {picture.exitcode}"
     if picture.state in ("R", "T", "t") or picture.tracer:
         return _STATES["t" if picture.tracer else picture.state]
     words = _WAITS.get(picture.waits_in or "", _STATES.get(picture.state, f"is in state {picture.state}"))
