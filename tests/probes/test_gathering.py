@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from antifreeze.doctor.facts import Outcome, Raised, Trial
-from antifreeze.probes.gathering import contents_of, read_trial, samples_to_blame
+from antifreeze.probes.gathering import read_trial, samples_to_blame
+from antifreeze.probes.patient.journals import contents_of
 from antifreeze.probes.patient.notes import Log, StateFile, read_events, read_state
 from antifreeze.probes.places import Places
 

@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from antifreeze import machine
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
 from antifreeze.hook import interpreter_flags, with_hook
 from antifreeze.probes.bounded import Patient
-from antifreeze.probes.gathering import read_plain, read_trial
-from antifreeze.probes.observation import Observation, picture
+from antifreeze.probes.gathering import read_trial
+from antifreeze.probes.observation import Observation
 from antifreeze.probes.patient import VARIABLE
+from antifreeze.probes.patient.journals import read_plain
 from antifreeze.probes.patient.notes import read_events
+from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
 
 LOOK_EVERY_S = 0.25
@@ -111,7 +112,7 @@ class _Examination:
         if (self._directory / "done").exists():
             return True
         if self._trainer is not None:
-            return not _runs(self._trainer)
+            return not runs(self._trainer)
         return self._patient.exit_status() is not None
 
     def _look(self) -> None:
@@ -210,11 +211,6 @@ def _with(trial: Trial, more: Trial, purpose: str) -> Trial:
     if purpose == "deadly" and trial.workers == 0 and more.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):
         return replace(trial, outcome=more.outcome, raised=more.raised, deaths=more.deaths, stuck=more.stuck)
     return trial
-
-
-def _runs(pid: int) -> bool:
-    facts = machine.process_facts(pid)
-    return facts is not None and facts.state not in "ZX"
 
 
 def tail(path: Path) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import Patient, ask, kill
-from antifreeze.probes.gathering import read_plain
+from antifreeze.probes.patient.journals import read_plain
 from antifreeze.probes.patient.notes import END_SIGNAL, State, read_state, write_whole
+from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
-from antifreeze.probes.stacks import library_of, main_stack, own_part, signalled_stack
 from antifreeze.probes.watch import Look, Seen, Verdict, Watch
 
 # A trainer that is asked to end its trial does so at once, or is in native code for good.
@@ -102,7 +102,7 @@ class Observation:
     def _take_look(self, state: State) -> Look:
         now = time.monotonic()
         trainer = self._seen(self._pid, state, now)
-        workers = {pid: self._seen(pid, known, now) for pid, known in self._workers() if _runs(pid)}
+        workers = {pid: self._seen(pid, known, now) for pid, known in self._workers() if runs(pid)}
         others = [pid for pid in self._patient.pids() if pid != self._pid and pid not in workers]
         for pid in others:
             workers[pid] = self._seen(pid, None, now)
@@ -149,7 +149,7 @@ class Observation:
     def give_up(self) -> None:
         """The time for all is over: what does not seem to go on any more is called a hang."""
         state = read_state(self.directory / "driver.state")
-        if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not _runs(self._pid):
+        if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not runs(self._pid):
             return
         look = self._take_look(state)
         is_blocked = self._watch.blocked_s(look) >= BLOCKED_AT_THE_END_S
@@ -192,7 +192,7 @@ class Observation:
         """And see which workers live on."""
         kill(self._pid)
         deadline = time.monotonic() + ORPHANED_S
-        while time.monotonic() < deadline and any(_runs(pid) for pid, _ in self._workers()):
+        while time.monotonic() < deadline and any(runs(pid) for pid, _ in self._workers()):
             time.sleep(0.1)
         orphans = [stuck for stuck in self._pictures() if stuck.role == "worker" and stuck.stage == "fetch"]
         self._outside["orphans"] = [asdict(stuck) for stuck in orphans]
@@ -213,7 +213,7 @@ class Observation:
         kills = machine.oom_kills()
         if self._looks >= FEWEST_LOOKS:
             self._outside["lock_share"] = self._locked / self._looks
-        if not _runs(self._pid) and (state is None or state.stage != "ended"):
+        if not runs(self._pid) and (state is None or state.stage != "ended"):
             self._outside.update(trainer_has_ended=True, exitcode=exitcode)
         self._outside["long"] = [asdict(stuck) for stuck in self._long.values()]
         self._outside["is_oom"] = None if kills is None or self._oom_kills is None else kills > self._oom_kills
@@ -238,10 +238,10 @@ class Observation:
         """How the processes of the trial are, the workers first: they are what the trainer waits for."""
         known = {int(path.stem.partition("-")[2]): path for path in sorted(self.directory.glob("w*.state"))}
         for pid, path in known.items():
-            if only in (None, pid) and _runs(pid):
+            if only in (None, pid) and runs(pid):
                 worker = int(path.stem[1:].partition("-")[0])
                 yield from self._picture(pid, role="worker", worker=worker, state=read_state(path))
-        if only is None and _runs(self._pid):
+        if only is None and runs(self._pid):
             yield from self._picture(self._pid, role="trainer", state=read_state(self.directory / "driver.state"))
 
     def _picture(self, pid: int, *, role: str, state: State | None, worker: int | None = None) -> Iterator[Stuck]:
@@ -257,45 +257,3 @@ class Observation:
             cpu_before_s=cpu_s,
             written_to=own,
         )
-
-
-def picture(
-    pid: int,
-    *,
-    role: str,
-    places: Places,
-    worker: int | None = None,
-    state: State | None = None,
-    since: float | None = None,
-    cpu_before_s: float = 0.0,
-    written_to: Path | None = None,
-) -> Iterator[Stuck]:
-    """What a process is at; nothing if there is none."""
-    facts = machine.process_facts(pid)
-    if facts is None:
-        return
-    stack = main_stack(pid) or (signalled_stack(pid, written_to) if written_to else [])
-    if role == "worker":
-        stack = own_part(stack)
-    frames, place = places.of_summaries(stack)
-    seconds = max(0.0, time.monotonic() - since) if since is not None else 0.0
-    yield Stuck(
-        role=role,
-        worker=worker,
-        pid=pid,
-        sample=state.sample or None if state else None,
-        seconds=seconds,
-        typical_s=state.slowest_s if state and state.samples else None,
-        frames=frames,
-        place=place,
-        stage=state.stage if state else None,
-        waits_in=facts.waits_in,
-        state=facts.state,
-        cpu_share=(facts.cpu_s - cpu_before_s) / seconds if seconds > 0 else 0.0,
-        library=library_of(stack),
-    )
-
-
-def _runs(pid: int) -> bool:
-    facts = machine.process_facts(pid)
-    return facts is not None and facts.state not in "ZX"

@@ -17,9 +17,10 @@ from typing import Any
 
 from antifreeze.doctor.facts import Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.gathering import contents_of, read_plain, read_trial, samples_to_blame, worker_notes
+from antifreeze.probes.gathering import read_trial, samples_to_blame
 from antifreeze.probes.patient.alone import Alone
 from antifreeze.probes.patient.drive import Drive, Order
+from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
 
@@ -152,7 +153,7 @@ class Conduct:
 
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
-        if self._has_time(needed + OURS_S):
+        if written.engine == "torch" and self._has_time(needed + OURS_S):
             self._try_ours(loader)
         if written.outcome not in (Outcome.OK, Outcome.SLOW) or written.first_batch_s is None:
             return
@@ -179,7 +180,7 @@ class Conduct:
 
     def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
         self._number += 1
-        wishes = {"engine": "torch", "batches": self._batches, "prefetch": loader.prefetch_factor, **wishes}
+        wishes = {"engine": engine_of(loader), "batches": self._batches, "prefetch": loader.prefetch_factor, **wishes}
         order = Order(number=self._number, loader=number, workers=workers, **wishes)
         is_stream = self._is_stream(loader)
         about = {
@@ -227,6 +228,14 @@ def keep_temporary_files_in(directory: Path) -> None:
     if config.get("tempdir") is None:
         directory.mkdir(mode=0o700)
         config["tempdir"] = str(directory)
+
+
+def engine_of(loader: Any) -> str:
+    """Ours, if the program has asked for it itself."""
+    from torch.utils.data import dataloader  # noqa: PLC0415
+
+    kinds = type(loader), dataloader._MultiProcessingDataLoaderIter
+    return "antifreeze" if any(kind.__module__.startswith("antifreeze.") for kind in kinds) else "torch"
 
 
 def start_method_of(loader: Any) -> str:
