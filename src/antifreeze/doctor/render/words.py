@@ -42,7 +42,7 @@ def command_of(facts: Facts) -> str:
     if facts.run is not None and facts.run.command:
         return facts.run.command
     if facts.processes:
-        return _script_in(facts.processes[0].command) or ANY_SCRIPT
+        return next(filter(None, (_script_in(each.command) for each in facts.processes)), ANY_SCRIPT)
     return facts.source.script if facts.source is not None else ANY_SCRIPT
 
 
