@@ -541,7 +541,8 @@ class ProcessPicture:
     pid: int
     parent: int
     role: str
-    """`trainer`, `worker` (of torch's loader), `our-worker`, `stem`, `child`, `resource-tracker`, `fork-server`."""
+    """`trainer`, `worker` (of torch's loader), `our-worker`, `stem`, `child`, `resource-tracker`, `fork-server`, `launcher`
+    (what started the trainers: torchrun, a shell)."""
     worker: int | None = None
     command: str = ""
     state: str = ""

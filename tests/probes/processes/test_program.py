@@ -184,8 +184,9 @@ def test_no_other_cause_is_named_beside_it(name: str, diagnoses: dict[str, Diagn
     assert [finding for finding in beside if finding.code != "AF111"] == []
 
 
-def test_a_training_that_gets_on_has_nothing(diagnoses: dict[str, Diagnosis]) -> None:
-    assert diagnoses["healthy"].findings == []
+@pytest.mark.parametrize("name", ["healthy", "slow_samples"])
+def test_a_training_that_gets_on_has_nothing(name: str, diagnoses: dict[str, Diagnosis]) -> None:
+    assert diagnoses[name].findings == []
 
 
 def test_who_waits_for_whom_is_told(diagnoses: dict[str, Diagnosis]) -> None:

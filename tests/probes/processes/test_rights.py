@@ -11,12 +11,11 @@ DENIED = "Permission Denied: Try running again with elevated permissions"
 def rights(
     *,
     is_same_user: bool = True,
-    is_root: bool = False,
     has_capability: bool = False,
     ptrace_scope: int | None = None,
     is_in_container: bool = False,
 ) -> Rights:
-    return Rights(is_same_user, is_root, has_capability, ptrace_scope, is_in_container)
+    return Rights(is_same_user, has_capability, ptrace_scope, is_in_container)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,7 @@ def rights(
         (rights(ptrace_scope=2), "only root", 'sudo -E "$(command -v antifreeze)" dump 7'),
         (rights(ptrace_scope=3, is_in_container=True), "nobody", ""),
         (
-            rights(is_root=True, is_in_container=True),
+            rights(is_in_container=True),
             "CAP_SYS_PTRACE is missing",
             "docker exec --privileged -u root CONTAINER antifreeze dump 7   (or: docker run --cap-add SYS_PTRACE …)",
         ),

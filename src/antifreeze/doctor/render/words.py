@@ -49,7 +49,7 @@ def command_of(facts: Facts) -> str:
         return facts.run.command
     if facts.source is not None:
         return facts.source.script
-    return _script_in(facts.processes[0].command) if facts.processes else ANY_SCRIPT
+    return next(filter(None, (_script_in(each.command) for each in facts.processes)), ANY_SCRIPT)
 
 
 def script_of(facts: Facts) -> str:
@@ -59,14 +59,14 @@ def script_of(facts: Facts) -> str:
 
 
 def _script_in(command: str) -> str:
-    """What a command line of Python's runs, without the interpreter and its options."""
+    """What a command line of Python's runs, without the interpreter and its options; nothing if it is another's."""
     words = command.split()
     if not words or not posixpath.basename(words[0]).startswith("python"):
-        return ANY_SCRIPT
+        return ""
     rest = words[1:]
     while rest and rest[0].startswith("-") and rest[0] != "-m":
         rest = rest[2 if rest[0] in ("-X", "-W") else 1 :]
-    return " ".join(rest) or ANY_SCRIPT
+    return " ".join(rest)
 
 
 def path_of(place: Place, facts: Facts) -> str:

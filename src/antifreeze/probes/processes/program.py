@@ -55,6 +55,7 @@ def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False
         )
         for course in courses
     ]
+    painted.sort(key=lambda picture: picture.role == "launcher")  # it comes last, for nobody asks about it
     return who_waits_for_whom(painted)
 
 

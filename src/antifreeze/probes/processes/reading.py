@@ -70,7 +70,8 @@ def worker_number(calls: Sequence[Call]) -> int | None:
 
 def rank_in(calls: Sequence[Call]) -> int | None:
     """The rank that `torch.multiprocessing.spawn` gave it."""
-    started = [call.values.get("i", "") for call in _in("torch/multiprocessing/spawn.py", calls)]
+    spawned = [call for call in _in("torch/multiprocessing/spawn.py", calls) if call.frame.function == "_wrap"]
+    started = [call.values.get("i", "") for call in spawned]
     return next((int(rank) for rank in started if rank.isdigit()), None)
 
 

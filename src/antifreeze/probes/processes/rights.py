@@ -39,7 +39,7 @@ def _why_denied(rights: Rights) -> str:
     if scope:
         who = "parents" if scope == _PARENTS_ONLY else "root"
         return f"the kernel lets only {who} look into processes (kernel.yama.ptrace_scope={scope})"
-    return "we may not look into processes here (CAP_SYS_PTRACE is missing)"
+    return "we may not look into it" + ("" if rights.has_capability else " (CAP_SYS_PTRACE is missing)")
 
 
 def _way_in(rights: Rights, pid: int) -> str:

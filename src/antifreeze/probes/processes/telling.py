@@ -32,7 +32,7 @@ _WAITS = {
     "child": "waits for a child to end",
     "disk": "waits for the disk",
 }
-_QUIET = ("stem", "fork-server", "resource-tracker")
+_QUIET = ("stem", "fork-server", "resource-tracker", "launcher")
 _MOST_FRAMES = 4
 _MOST_VALUES = 12
 _A_WHILE_S = 1.0
@@ -56,9 +56,8 @@ def told(pictures: Sequence[ProcessPicture], *, asked: int, is_verbose: bool = F
     if quiet:
         yield f"also there: {_names(quiet)}"
     yield from _who_waits_for_whom([each for each in pictures if each.role not in _QUIET])
-    obstacles = dict.fromkeys(
-        (each.why_no_stack, each.to_see_stack) for each in pictures if each.why_no_stack and each.state != "Z"
-    )
+    blind = [each for each in pictures if each.why_no_stack and each.state != "Z" and each.role not in _QUIET]
+    obstacles = dict.fromkeys((each.why_no_stack, each.to_see_stack) for each in blind)
     for why, command in obstacles:
         yield ""
         yield f"no Python stack: {why}"
