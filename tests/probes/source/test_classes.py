@@ -1,8 +1,11 @@
 """Which classes are datasets, and what is said about each."""
 
+from pathlib import Path
+
 import pytest
 
 from antifreeze.doctor.facts import DatasetClass, Source
+from antifreeze.probes.source import read_source
 
 from .conftest import HEAD, Read
 
@@ -96,3 +99,13 @@ def test_methods_that_change_what_samples_read_are_told(read_dataset: Read) -> N
         """
     )
     assert only(source).changed_by == {"set_crop": ("crop",), "add": ("items",)}
+
+
+def test_a_script_in_a_package_may_leave_the_package_out_of_its_imports(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "data.py").write_text(HEAD + "class Mine(Dataset): ...\nloader = DataLoader(Mine(), num_workers=2)")
+    (tmp_path / "train.py").write_text("from data import Mine, loader\nfor x in loader:\n    pass")
+    source = read_source(tmp_path / "train.py")
+    (loop,) = source.loops
+    assert loop.loader is not None
+    assert (loop.loader.file, source.loaders[0].datasets) == ("data.py", ("Mine",))

@@ -52,7 +52,7 @@ class Definitions:
 
     def _imported(self, dotted: str, *, depth: int) -> Found | None:
         module, _, name = dotted.rpartition(".")
-        file = next((each for each in self._files if module and each.module == module), None)
+        file = self.module(module)
         if file is None or not depth:
             return None
         top = [each for each in self._named[file].get(name, []) if _scope(file, each) is file.tree]
@@ -60,6 +60,12 @@ class Definitions:
             return Found(file, top[-1])
         again = file.names.imports.get(name)
         return None if again is None else self._imported(again, depth=depth - 1)
+
+    def module(self, dotted: str) -> File | None:
+        """The file that is imported by a name; a script in a package may leave the package out of the name."""
+        exact = (each for each in self._files if dotted and each.module == dotted)
+        near = (each for each in self._files if dotted and each.module.endswith(f".{dotted}"))
+        return next(exact, None) or next(near, None)
 
     def lineage(self, found: Found) -> list[Found]:
         """A class and its bases that are the user's, the nearest first."""

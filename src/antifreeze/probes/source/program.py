@@ -158,10 +158,10 @@ class Program:
 
     def _of_import(self, file: File, name: str, *, depth: int) -> Iterator[Origin]:
         module, _, name = file.names.imports.get(name, "").rpartition(".")
-        for there in self.files:
-            if module and there.module == module:
-                for each in self._bound(there.tree, name):
-                    yield from self._of_binding(there, each, depth=depth)
+        there = self.definitions.module(module)
+        if there is not None:
+            for each in self._bound(there.tree, name):
+                yield from self._of_binding(there, each, depth=depth)
 
     def _of_binding(self, file: File, binding: Binding, *, depth: int) -> Iterator[Origin]:
         found = self.origins(file, binding.value, depth=depth)
@@ -239,9 +239,9 @@ def all_bindings(scope: ast.AST) -> Iterator[tuple[str, Binding]]:
                     if isinstance(each, ast.Name):
                         yield each.id, Binding(value, part)
         if isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign):
-            for each in ast.walk(node.target):
-                if isinstance(each, ast.Name):
-                    yield each.id, Binding(ast.Starred(ast.Constant(None), ast.Load()))
+            for name in ast.walk(node.target):
+                if isinstance(name, ast.Name):
+                    yield name.id, Binding(ast.Starred(ast.Constant(None), ast.Load()))
 
 
 def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
