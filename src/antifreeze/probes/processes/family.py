@@ -40,8 +40,7 @@ def find_program(trainer: int) -> list[Kin]:
     for other in _other_ranks(trainer):
         found += [kin for kin in machine.descendants_of(other) if kin.pid not in known]
         known = {kin.pid for kin in found}
-    ours = {kin.pid for kin in machine.descendants_of(os.getpid())} if trainer != os.getpid() else set()
-    return [kin for kin in found if kin.pid not in ours]
+    return [kin for kin in found if kin.pid != os.getpid() or kin.pid == trainer]  # who looks is no part of it
 
 
 def trainer_of(pid: int) -> int:
