@@ -332,6 +332,21 @@ def test_threads_of_native_libraries_have_names() -> None:
         thread.join(10)
 
 
+@pytest.mark.skipif(not machine.is_linux(), reason="the kernel tells on Linux only")
+def test_a_thread_that_waits_is_found_in_the_library_that_waits() -> None:
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, args=(10,))
+    before = sum("libc" in Path(path).name for path in machine.files_waited_in())
+    thread.start()
+    try:
+        assert wait_until(
+            lambda: sum("libc" in Path(path).name for path in machine.files_waited_in()) == before + 1, 10
+        )
+    finally:
+        end.set()
+        thread.join(10)
+
+
 def test_where_there_is_no_proc_no_thread_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Any) -> NoReturn:
         raise FileNotFoundError(path)
@@ -339,6 +354,7 @@ def test_where_there_is_no_proc_no_thread_has_a_name(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(os, "listdir", refuse)
         assert machine.thread_names() == []
+        assert machine.files_waited_in() == []
 
 
 def test_kills_are_those_of_the_nearest_cgroup(put_files: PutFiles) -> None:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from antifreeze.cli.bounded import run_bounded
+from antifreeze.probes.bounded import run_bounded
 from zoo.judge import Said, alarms, read_findings
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "healthy"

@@ -133,9 +133,20 @@ def comes_again(case: Case, sample: str | None, failed_at: Callable[[Trial], Ite
         return None
     if sum(sample in failed_at(trial) for trial in case.trials) > 1:
         return True
-    if any(trial.outcome is Outcome.OK and trial.is_whole_epoch for trial in case.trials):
-        return False
-    return None
+    return False if loads_elsewhere(case, sample) else None
+
+
+def loads_elsewhere(case: Case, sample: str | None) -> bool:
+    """Whether a sample that failed with torch's workers loaded without them, or on our engine."""
+    for trial in case.trials:
+        if trial.raised or trial.deaths or trial.outcome not in CAME:
+            continue
+        # The trial without workers begins with the samples that failed before it, if an index can be told from its name.
+        is_named = not trial.workers and trial.samples > 0 and sample is not None and sample.lstrip("-").isdigit()
+        is_stream = case.loader is not None and case.loader.is_iterable
+        if trial.is_whole_epoch or (is_named and not is_stream):
+            return True
+    return False
 
 
 def failed_at(trial: Trial) -> list[str | None]:
@@ -145,8 +156,9 @@ def failed_at(trial: Trial) -> list[str | None]:
 
 def touches(held: Held, places: Iterable[Place | None]) -> bool:
     """Whether one of these lines names what is held: `dataset.pool` and `self.pool.map(…)`."""
-    name = re.split(r"[.\[]", held.path)[-1].rstrip("]'\"")
-    return bool(name) and any(re.search(rf"\b{re.escape(name)}\b", place.text) for place in places if place)
+    names = [name for name in re.split(r"[.\[\]'\"]+", held.path)[1:] if name and not name.isdigit()]
+    found = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b") if names else None
+    return found is not None and any(found.search(place.text) for place in places if place)
 
 
 def whose(held: Held) -> str:

@@ -56,10 +56,6 @@ def deaths_in(case: Case) -> Iterator[tuple[Trial, Death]]:
             yield trial, death
 
 
-def died_at(trial: Trial) -> list[str | None]:
-    return [death.sample for death in trial.deaths]
-
-
 def end_of(death: Death) -> str:
     """`killed by SIGKILL`, `exit code 1 (os._exit)`."""
     signal = signal_of(death)

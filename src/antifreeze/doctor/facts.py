@@ -119,6 +119,8 @@ class DatasetClass:
     asks_for_worker_info: bool | None = None
     """Whether `get_worker_info`, or a name that suggests sharding (rank, world_size, shard, split), occurs in it or in
     functions of the same file that it calls; None: it cannot be told, for it hands its work to code that is not here."""
+    pickles_itself: bool = False
+    """Whether it says itself what of it is pickled: `__getstate__`, `__reduce__`."""
     changed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Methods other than `__init__` and those that run per sample → the attributes of self that they assign, of those
     that are read per sample."""
@@ -320,7 +322,8 @@ class Loader:
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
     unseen: tuple[str, ...] = ()
-    """The fields above that could not be looked at, or not to their end in time."""
+    """What could not be looked at, or not to its end in time: fields above (`obstacles`, `held`, `bulks`, `pools` …), or
+    several at once: `settings`, `code`, `objects`, `program`."""
 
 
 # --- trials
@@ -510,6 +513,8 @@ class Run:
     raised: Raised | None = None
     stuck: tuple[Stuck, ...] = ()
     stderr: str = ""
+    fault: str = ""
+    """What went wrong on our side in the examination, with its traceback."""
 
 
 # --- a program that is running

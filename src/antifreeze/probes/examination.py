@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from antifreeze import machine
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
 from antifreeze.hook import interpreter_flags, with_hook
 from antifreeze.probes.bounded import Patient
-from antifreeze.probes.gathering import read_plain, read_trial
-from antifreeze.probes.observation import Observation, picture
+from antifreeze.probes.gathering import read_trial
+from antifreeze.probes.observation import Observation
 from antifreeze.probes.patient import VARIABLE
+from antifreeze.probes.patient.journals import read_plain
 from antifreeze.probes.patient.notes import read_events
+from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
 
 LOOK_EVERY_S = 0.25
@@ -103,17 +104,15 @@ class _Examination:
             self._stuck = tuple(picture(self._patient.pid, role="trainer", places=self._places))
         self._turn_to_the_newest()
         if self._observation is not None:
+            self._observation.give_up()
             self._observation.conclude(exitcode=self._exitcode())
-        fault = self._directory / "fault"
-        if fault.exists():
-            self._progress(f"the examination went wrong inside the script: {fault.read_text()}")
         return Facts(run=self._run(), loaders=self._loaders(), trials=self._trials())
 
     def _is_over(self) -> bool:
         if (self._directory / "done").exists():
             return True
         if self._trainer is not None:
-            return not _runs(self._trainer)
+            return not runs(self._trainer)
         return self._patient.exit_status() is not None
 
     def _look(self) -> None:
@@ -159,6 +158,7 @@ class _Examination:
             raised=None if self._claimed else self._raised(),
             stuck=self._stuck,
             stderr=tail(self._directory / "stderr"),
+            fault=self._fault(),
         )
 
     def _outcome(self, status: int | None) -> Outcome:
@@ -179,6 +179,10 @@ class _Examination:
         assert isinstance(raised, Raised)
         return raised
 
+    def _fault(self) -> str:
+        faults = [event["fault"] for event in read_events(self._directory / "loaders") if "fault" in event]
+        return "\n".join([*faults, tail(self._directory / "fault")]).strip()
+
     def _loaders(self) -> tuple[Loader, ...]:
         events = read_events(self._directory / "loaders")
         return tuple(made_of(Loader, event["loader"]) for event in events if "loader" in event)
@@ -188,9 +192,12 @@ class _Examination:
         for directory in sorted(self._directory.glob("t[0-9]*")):
             purpose = read_plain(directory / "about", {}).get("purpose")
             trial = read_trial(directory, self._places)
-            if trial is not None and purpose == "trial":
+            is_cut_short = read_plain(directory / "outside", {}).get("is_cut_short", False)
+            if trial is None or (is_cut_short and not trial.is_as_written):
+                continue  # it tells nothing
+            if purpose == "trial":
                 found.append(trial)
-            elif trial is not None:
+            else:
                 found = [_with(each, trial, purpose) for each in found]
         return tuple(found)
 
@@ -204,11 +211,6 @@ def _with(trial: Trial, more: Trial, purpose: str) -> Trial:
     if purpose == "deadly" and trial.workers == 0 and more.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):
         return replace(trial, outcome=more.outcome, raised=more.raised, deaths=more.deaths, stuck=more.stuck)
     return trial
-
-
-def _runs(pid: int) -> bool:
-    facts = machine.process_facts(pid)
-    return facts is not None and facts.state not in "ZX"
 
 
 def tail(path: Path) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,10 @@ from antifreeze.doctor.facts import (
     WorkerMemory,
     made_of,
 )
-from antifreeze.probes.patient.notes import State, read_events, read_state
+from antifreeze.probes.patient.journals import WorkerNotes, read_plain, worker_notes
+from antifreeze.probes.patient.notes import read_events, read_state
 from antifreeze.probes.places import Places
+from antifreeze.probes.stacks import current_stack, own_part
 
 MOST_SAMPLES = 50
 SLOWEST = 5
@@ -32,50 +32,6 @@ TRAINER = -1
 """In the place of a worker's number, where the trainer itself has ended."""
 
 Event = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerNotes:
-    """What one worker process has written."""
-
-    worker: int
-    pid: int
-    state: State | None
-    events: list[Event]
-    crash: str
-
-    def all(self, key: str) -> Iterator[Any]:
-        return (event[key] for event in self.events if key in event)
-
-    def last(self, key: str) -> Any:
-        return next(reversed(list(self.all(key))), None)
-
-
-def worker_notes(directory: Path) -> list[WorkerNotes]:
-    found = []
-    for path in sorted(directory.glob("w*.events")):
-        worker, pid = (int(number) for number in path.stem[1:].split("-"))
-        crash = path.with_suffix(".crash")
-        said = crash.read_text(errors="replace") if crash.exists() else ""
-        found.append(WorkerNotes(worker, pid, read_state(path.with_suffix(".state")), read_events(path), said))
-    return found
-
-
-def contents_of(directory: Path) -> dict[str, dict[int, int]]:
-    """Sample → worker → what it held there, as a number to compare by."""
-    found: dict[str, dict[int, int]] = {}
-    for notes in worker_notes(directory):
-        for contents in notes.all("contents"):
-            for sample, digest in contents.items():
-                found.setdefault(sample, {})[notes.worker] = digest
-    return found
-
-
-def read_plain(path: Path, otherwise: Any = None) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return otherwise
 
 
 def read_trial(directory: Path, places: Places) -> Trial | None:
@@ -205,10 +161,10 @@ class _Gathering:
         )
 
     def _raised(self, deaths: tuple[Death, ...]) -> Raised | None:
-        by_workers = [made_of(Raised, each) for notes in self.workers for each in notes.all("raised")]
+        by_workers: list[Raised] = [made_of(Raised, each) for notes in self.workers for each in notes.all("raised")]
         failures = [each for each in by_workers if each.type != "SystemExit" and each.stage != "send"]
         lost = next((each for each in by_workers if each.stage == "send"), None)
-        seen = made_of(Raised, self.driver.get("raised"))
+        seen: Raised | None = made_of(Raised, self.driver.get("raised"))
         if seen is not None and (seen.stage != "receive" or deaths):
             return seen
         if lost is not None and seen is None:
@@ -287,13 +243,17 @@ class _Gathering:
     # --- what workers have in common
 
     def _same_draws(self) -> tuple[str, ...]:
-        """Paths of generators that began alike in several workers, and were drawn from in these."""
-        drawn: Counter[tuple[str, str]] = Counter()
+        """Paths of generators that began alike in several workers, and were alike again when they had been drawn from.
+
+        One that is seeded anew for each sample is not: then it is not alike.
+        """
+        drawn: Counter[tuple[str, str, str]] = Counter()
         for notes in self.workers:
-            began = next(notes.all("generators"), {})
-            for path in set(notes.all("drawn")) & set(began):
-                drawn[path, began[path]] += 1
-        return tuple(dict.fromkeys(path for (path, _), count in drawn.items() if count > 1))
+            began: dict[str, str] = next(notes.all("generators"), {})
+            for event in notes.events:
+                if event.get("drawn") in began:
+                    drawn[event["drawn"], began[event["drawn"]], event["state"]] += 1
+        return tuple(dict.fromkeys(path for (path, _, _), count in drawn.items() if count > 1))
 
     def _same_items(self) -> int | None:
         if not self.about.get("is_iterable") or not self.workers:
@@ -317,14 +277,7 @@ def _signal_name(exitcode: int) -> str:
 
 def crash_place(said: str, places: Places) -> Place | None:
     """The innermost line of the user's in what faulthandler wrote, of the thread that crashed."""
-    _, _, current = said.rpartition("Current thread")
-    thread = re.split(r"\n\s*\n|\nThread ", current)[0]
-    for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (.+)', thread):
-        if function == "_worker_loop":  # what follows is the stack that a forked worker has from its trainer
-            return None
-        if places.is_users(file):
-            return places.place(file, int(line), function)
-    return None
+    return places.of_summaries(own_part(current_stack(said)))[1]
 
 
 def samples_to_blame(trial: Trial) -> tuple[list[str], list[str]]:

@@ -14,10 +14,10 @@ from typing import Any
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import Patient, ask, kill
-from antifreeze.probes.gathering import read_plain
-from antifreeze.probes.patient.notes import END_SIGNAL, State, read_events, read_state, write_whole
+from antifreeze.probes.patient.journals import read_plain
+from antifreeze.probes.patient.notes import END_SIGNAL, State, read_state, write_whole
+from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
-from antifreeze.probes.stacks import library_of, main_stack, own_part
 from antifreeze.probes.watch import Look, Seen, Verdict, Watch
 
 # A trainer that is asked to end its trial does so at once, or is in native code for good.
@@ -29,6 +29,10 @@ LONG_S = 2.0
 MOST_LONG = 4
 # Workers that wait for a dead trainer find out within their next look, those that are stuck never.
 ORPHANED_S = 1.5
+# A trial that is cut short, and in which nothing has come for so long.
+BLOCKED_AT_THE_END_S = 5.0
+# The second time, a hang comes as soon as the first time, or not at all.
+LATE_S = 12.0
 # Our engine gives a stuck worker some time before it helps itself.
 OUR_PATIENCE = 2.5
 FEWEST_LOOKS = 4
@@ -98,7 +102,7 @@ class Observation:
     def _take_look(self, state: State) -> Look:
         now = time.monotonic()
         trainer = self._seen(self._pid, state, now)
-        workers = {pid: self._seen(pid, known, now) for pid, known in self._workers() if _runs(pid)}
+        workers = {pid: self._seen(pid, known, now) for pid, known in self._workers() if runs(pid)}
         others = [pid for pid in self._patient.pids() if pid != self._pid and pid not in workers]
         for pid in others:
             workers[pid] = self._seen(pid, None, now)
@@ -131,13 +135,8 @@ class Observation:
         )
 
     def _has_lost(self) -> bool:
-        return any(
-            event["raised"]["stage"] == "send"
-            for path in self.directory.glob("w*.events")
-            if path.stat().st_size < 1 << 20
-            for event in read_events(path)
-            if "raised" in event
-        )
+        """Whether a worker has noted that a result could not be sent."""
+        return any(b'"stage": "send"' in path.read_bytes() for path in self.directory.glob("w*.events"))
 
     def _look_at_long_ones(self, look: Look) -> None:
         for seen in look.workers:
@@ -147,21 +146,34 @@ class Observation:
                     for stuck in self._pictures(only=seen.pid):
                         self._long[seen.pid, state.sample] = stuck
 
+    def give_up(self) -> None:
+        """The time for all is over: what does not seem to go on any more is called a hang."""
+        state = read_state(self.directory / "driver.state")
+        if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not runs(self._pid):
+            return
+        look = self._take_look(state)
+        is_blocked = self._watch.blocked_s(look) >= BLOCKED_AT_THE_END_S
+        self._outside["is_cut_short"] = not is_blocked
+        self._write_down(look, Verdict.HANGS if is_blocked else Verdict.TAKES_LONG)
+
     # --- acting
 
     def _end(self, look: Look, verdict: Verdict) -> None:
         """Write down what is seen, and have the trainer end the trial."""
+        self._write_down(look, verdict)
+        self._asked = time.monotonic()
+        if self._about["can_end"]:
+            ask(self._pid, END_SIGNAL)
+        else:
+            self._kill_trainer()
+
+    def _write_down(self, look: Look, verdict: Verdict) -> None:
         self._outside.update(
             verdict=verdict.value,
             seconds=look.now - self._about["began"],
             stuck=[asdict(stuck) for stuck in self._pictures()],
         )
         self._write()
-        self._asked = time.monotonic()
-        if self._about["can_end"]:
-            ask(self._pid, END_SIGNAL)
-        else:
-            self._kill_trainer()
 
     def _see_to_its_end(self, state: State) -> None:
         assert self._asked is not None
@@ -180,7 +192,7 @@ class Observation:
         """And see which workers live on."""
         kill(self._pid)
         deadline = time.monotonic() + ORPHANED_S
-        while time.monotonic() < deadline and any(_runs(pid) for pid, _ in self._workers()):
+        while time.monotonic() < deadline and any(runs(pid) for pid, _ in self._workers()):
             time.sleep(0.1)
         orphans = [stuck for stuck in self._pictures() if stuck.role == "worker" and stuck.stage == "fetch"]
         self._outside["orphans"] = [asdict(stuck) for stuck in orphans]
@@ -188,7 +200,8 @@ class Observation:
 
     def _orphan(self, look: Look) -> None:
         at_work = [seen for seen in look.workers if seen.stage == "fetch" and look.now - seen.since > ORPHANED_S]
-        if at_work and look.now - look.trainer.since > ORPHANED_S:
+        is_late = look.now - self._about["began"] > LATE_S
+        if is_late or (at_work and look.now - look.trainer.since > ORPHANED_S):
             self._kill_trainer()
 
     def conclude(self, *, exitcode: int | None = None) -> None:
@@ -200,7 +213,7 @@ class Observation:
         kills = machine.oom_kills()
         if self._looks >= FEWEST_LOOKS:
             self._outside["lock_share"] = self._locked / self._looks
-        if not _runs(self._pid) and (state is None or state.stage != "ended"):
+        if not runs(self._pid) and (state is None or state.stage != "ended"):
             self._outside.update(trainer_has_ended=True, exitcode=exitcode)
         self._outside["long"] = [asdict(stuck) for stuck in self._long.values()]
         self._outside["is_oom"] = None if kills is None or self._oom_kills is None else kills > self._oom_kills
@@ -225,55 +238,22 @@ class Observation:
         """How the processes of the trial are, the workers first: they are what the trainer waits for."""
         known = {int(path.stem.partition("-")[2]): path for path in sorted(self.directory.glob("w*.state"))}
         for pid, path in known.items():
-            if only in (None, pid) and _runs(pid):
+            if only in (None, pid) and runs(pid):
                 worker = int(path.stem[1:].partition("-")[0])
                 yield from self._picture(pid, role="worker", worker=worker, state=read_state(path))
-        if only is None and _runs(self._pid):
+        if only is None and runs(self._pid):
             yield from self._picture(self._pid, role="trainer", state=read_state(self.directory / "driver.state"))
 
     def _picture(self, pid: int, *, role: str, state: State | None, worker: int | None = None) -> Iterator[Stuck]:
         since, cpu_s = self._cpu.get(pid, (time.monotonic(), 0.0))
+        own = self.directory / f"w{worker}-{pid}.crash" if role == "worker" else self.directory.parent / "trainer.crash"
         yield from picture(
-            pid, role=role, places=self._places, worker=worker, state=state, since=since, cpu_before_s=cpu_s
+            pid,
+            role=role,
+            places=self._places,
+            worker=worker,
+            state=state,
+            since=since,
+            cpu_before_s=cpu_s,
+            written_to=own,
         )
-
-
-def picture(
-    pid: int,
-    *,
-    role: str,
-    places: Places,
-    worker: int | None = None,
-    state: State | None = None,
-    since: float | None = None,
-    cpu_before_s: float = 0.0,
-) -> Iterator[Stuck]:
-    """What a process is at; nothing if there is none."""
-    facts = machine.process_facts(pid)
-    if facts is None:
-        return
-    stack = main_stack(pid)
-    if role == "worker":
-        stack = own_part(stack)
-    frames, place = places.of_summaries(stack)
-    seconds = max(0.0, time.monotonic() - since) if since is not None else 0.0
-    yield Stuck(
-        role=role,
-        worker=worker,
-        pid=pid,
-        sample=state.sample or None if state else None,
-        seconds=seconds,
-        typical_s=state.slowest_s if state and state.samples else None,
-        frames=frames,
-        place=place,
-        stage=state.stage if state else None,
-        waits_in=facts.waits_in,
-        state=facts.state,
-        cpu_share=(facts.cpu_s - cpu_before_s) / seconds if seconds > 0 else 0.0,
-        library=library_of(stack),
-    )
-
-
-def _runs(pid: int) -> bool:
-    facts = machine.process_facts(pid)
-    return facts is not None and facts.state not in "ZX"

@@ -52,7 +52,9 @@ class Places:
         return file if file.startswith("<") else os.path.normpath(os.path.join(self.cwd, file))
 
     def is_users(self, file: str) -> bool:
-        return is_users(self.full(file))
+        """As above; compiled code names files that are not here."""
+        full = self.full(file)
+        return is_users(full) and os.path.exists(full)
 
     def of_traceback(self, trace: types.TracebackType | None) -> tuple[tuple[Place, ...], Place | None]:
         """The frames of a traceback, the innermost first and ours left out, and the innermost line of the user's."""

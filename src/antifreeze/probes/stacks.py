@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from traceback import FrameSummary
 
+from antifreeze.probes.bounded import ask
+from antifreeze.probes.patient.notes import STACK_SIGNAL
 from antifreeze.probes.places import is_ours, is_users
 
 WITHIN_S = 5.0
+SIGNALLED_WITHIN_S = 0.5
 
 
 def main_stack(pid: int) -> list[FrameSummary]:
@@ -32,6 +37,30 @@ def main_stack(pid: int) -> list[FrameSummary]:
         return []
     return [
         FrameSummary(frame["filename"], frame["line"], frame["name"], lookup_line=False) for frame in thread["frames"]
+    ]
+
+
+def signalled_stack(pid: int, written_to: Path) -> list[FrameSummary]:
+    """The same, written by the process itself when it gets our signal; only for those that expect it."""
+    if not written_to.exists():
+        return []
+    before = written_to.stat().st_size
+    ask(pid, STACK_SIGNAL)
+    deadline = time.monotonic() + SIGNALLED_WITHIN_S
+    while written_to.stat().st_size == before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    with written_to.open("rb") as file:
+        file.seek(before)
+        return current_stack(file.read().decode(errors="replace"))
+
+
+def current_stack(said: str) -> list[FrameSummary]:
+    """The stack of the thread that faulthandler calls the current one, the last time that it wrote."""
+    _, _, current = said.rpartition("Current thread")
+    thread = re.split(r"\n\s*\n|\nThread ", current)[0]
+    return [
+        FrameSummary(file, int(line), function, lookup_line=False)
+        for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (.+)', thread)
     ]
 
 

@@ -19,7 +19,7 @@ LOST_S = 3.0
 ENDLESS_S = 12.0
 ENDLESS_TIMES = 50.0
 # Something computes, and nothing has come of it for so long: no more is waited for.
-LONGEST_S = 25.0
+LONGEST_S = 35.0
 # Less of a processor than this is no computing: whoever waits looks up now and then.
 IDLE_SHARE = 0.05
 
@@ -79,11 +79,17 @@ class Watch:
         if not self._computes(look, quiet_s):
             return Verdict.HANGS if quiet_s >= self._patience(look) else Verdict.GOES_ON
         slowest = max(each.slowest_s for each in everybody)
-        longest = max((look.now - each.since for each in everybody if each.stage in ("fetch", "collate")), default=0.0)
+        at_work = [each for each in everybody if each.stage in ("fetch", "collate")] or [look.trainer]
+        longest = max(look.now - each.since for each in at_work)
         is_endless = slowest > 0 and longest >= max(ENDLESS_S, ENDLESS_TIMES * slowest) and quiet_s >= ENDLESS_S
         if is_endless:
             return Verdict.LOOPS
         return Verdict.TAKES_LONG if quiet_s >= LONGEST_S else Verdict.GOES_ON
+
+    def blocked_s(self, look: Look) -> float:
+        """For how long nothing has come, if nothing computes."""
+        quiet_s = look.now - self._since
+        return 0.0 if self._computes(look, quiet_s) else quiet_s
 
     def _patience(self, look: Look) -> float:
         if look.has_lost_results:

@@ -69,8 +69,7 @@ def _examine(case: Case) -> list[Finding]:
             f"{', and the training waits for it for ever' if hangs else ''}",
             where=place or (case.loader.dataset_at if case.loader else None) or case.built_at,
             why=f"{raised.culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch "
-            "prints the "
-            "error in a thread of the worker and drops the batch",
+            "prints the error in a thread of the worker and drops the batch",
             fix=(
                 "return plain values from the dataset: tensors, arrays, numbers, texts",
                 "antifreeze run {script}   (carries lambdas and local classes, names the rest)",
@@ -112,4 +111,4 @@ def _lost(case: Case) -> list[Finding]:
 
 
 def _is_sending(raised: Raised) -> bool:
-    return raised.stage == "send" and is_users(raised)
+    return raised.stage == "send" and is_users(raised) and not raised.culprit.startswith("the exception ")

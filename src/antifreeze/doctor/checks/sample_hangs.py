@@ -24,7 +24,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, frames_above, never_returned, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, frames_above, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF103"
 LONG_S = 10.0
@@ -103,7 +103,7 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
             decide=None if is_sure else f"antifreeze dump {stuck.pid}",
             explains=("AF109", "AF110"),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases, comes_again
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in, wait_of
+from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
 
 CODE = "AF108"
 LONG_S = 10.0
@@ -87,10 +87,10 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=("AF406",) if weight is Weight.POSSIBLE else (),
             decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF109", "AF405"),
+            explains=("AF106", "AF109", "AF405"),
         )
     ]
 

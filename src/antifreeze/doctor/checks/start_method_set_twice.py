@@ -38,7 +38,7 @@ HEALTHY = Facts(
 
 
 def examine(facts: Facts) -> list[Finding]:
-    clashes = facts.source.start_method_clashes if facts.source else ()
+    clashes = tuple(pair for pair in (facts.source.start_method_clashes if facts.source else ()) if len(pair) == 2)
     if facts.run is not None:
         return [_seen(facts.run, clashes)] if _is_seen(facts.run) else []
     return [_finding(later, earlier, Weight.POSSIBLE) for earlier, later in clashes]

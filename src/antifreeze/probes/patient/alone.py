@@ -5,6 +5,7 @@ Samples that a worker died of or hung at are kept for the end, when there is not
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,12 +16,14 @@ from antifreeze.engine.worker.retrace import retrace
 from antifreeze.probes.patient.content import content_of, tensors_of
 from antifreeze.probes.patient.drive import Drive, Ended
 from antifreeze.probes.patient.failures import raised_fact
+from antifreeze.probes.patient.generators import global_states
 from antifreeze.probes.patient.notes import short
 
 MOST_NAMED = 50
 MOST_RETRACED = 3
 # Samples that the workers had otherwise are fetched again; if so many differ from fetch to fetch, samples are random.
 MOST_RANDOM = 10
+REPEATS = 3
 
 
 @dataclass(slots=True)
@@ -42,12 +45,14 @@ class Seen:
 class Alone:
     """Fetches and collates in this very process."""
 
-    def __init__(self, loader: Any, drive: Drive, *, of_workers: Mapping[str, Mapping[int, int]]) -> None:
+    def __init__(
+        self, loader: Any, drive: Drive, *, of_workers: Mapping[str, Mapping[int, int]], slowest_s: float = 0.0
+    ) -> None:
         self._loader = loader
         self._dataset = loader.dataset
         self._drive = drive
         self._of_workers = of_workers
-        self._seen = Seen()
+        self._seen = Seen(slowest_s=slowest_s)
         self._deadline = 0.0
         self._indices: dict[str, Any] = {}
         self._has_failed = False
@@ -99,11 +104,10 @@ class Alone:
         return sample
 
     def fetch_named(self, names: Sequence[str]) -> None:
-        """Single samples; an index that is a number can be told from its name, any other only by the sampler."""
+        """Single samples; an index that is a number or a text can be told from its name."""
         try:
-            for name in names:
-                if name.lstrip("-").isdigit():
-                    self.fetch(int(name))
+            for index in _meant_by(names):
+                self.fetch(index)
         except Ended:
             self._drive.trip.is_ended = True
 
@@ -191,7 +195,7 @@ class Alone:
     # --- what it comes to
 
     def _compare(self) -> None:
-        """Fetch again what workers had otherwise: if the trainer gets the same twice, theirs was wrong."""
+        """Fetch again what workers had otherwise: if the trainer always gets the same, theirs was wrong."""
         random = 0
         for name, held in self._of_workers.items():
             here = self._seen.contents.get(name)
@@ -199,14 +203,19 @@ class Alone:
                 continue
             if random > MOST_RANDOM or time.monotonic() > self._deadline + 2 or len(self._seen.wrong) >= MOST_NAMED:
                 return
-            try:
-                again = content_of(self._dataset[self._indices[name]])
-            except Exception:  # noqa: BLE001 - then it is not the same twice
-                again = None
-            if again is not None and again.digest == here:
+            if self._is_always(here, self._indices[name]):
                 self._seen.wrong.append(name)
             else:
                 random += 1
+
+    def _is_always(self, digest: int, index: Any) -> bool:
+        """Whether a sample holds this however often it is fetched, and no random number is drawn for it."""
+        before = global_states()
+        try:
+            again = {content_of(self._dataset[index]).digest for _ in range(REPEATS)}
+        except Exception:  # noqa: BLE001 - then it is not the same
+            return False
+        return again == {digest} and global_states() == before
 
     def _retrace(self) -> None:
         """Why samples are None."""
@@ -221,6 +230,15 @@ class Alone:
             self._has_failed = True
             fact = raised_fact(error, stage=stage, places=self._drive.places, sample=sample)
             self._drive.log.write(raised=asdict(fact))
+
+    @property
+    def slowest_s(self) -> float:
+        return self._seen.slowest_s
+
+    @property
+    def wrong(self) -> list[str]:
+        """What workers had otherwise than the trainer, which had the same twice."""
+        return self._seen.wrong
 
     def finish(self) -> None:
         """Write down all that is known."""
@@ -237,7 +255,14 @@ class Alone:
             slow=seen.slow,
             none_samples=list(seen.none)[:MOST_NAMED],
             non_finite_samples=seen.non_finite,
-            wrong=seen.wrong,
             warm_up_s=max(0.0, warm_up),
         )
         self._drive.finish()
+
+
+def _meant_by(names: Sequence[str]) -> Iterator[Any]:
+    for name in names:
+        try:
+            yield ast.literal_eval(name)
+        except (ValueError, SyntaxError):
+            continue

@@ -11,21 +11,25 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
 from antifreeze.doctor.facts import Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.gathering import contents_of, read_plain, read_trial, samples_to_blame, worker_notes
+from antifreeze.probes.gathering import read_trial, samples_to_blame
 from antifreeze.probes.patient.alone import Alone
 from antifreeze.probes.patient.drive import Drive, Order
-from antifreeze.probes.patient.notes import Log
+from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
+from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
 RESERVE_S = 3.0
 ALONE_S = 4.0
 CURVE_S = 3.0
+# Loaders beside the one that is iterated first.
+MOST_OTHERS = 4
 # What our engine may need to help itself out of a hang.
 OURS_S = 10.0
 
@@ -47,13 +51,18 @@ class Conduct:
         self._built_at = built_at
         self._log = Log(str(directory / "loaders"))
         options = read_plain(directory / "options")
-        self._batches = options["batches"]
-        self._deadline = options["deadline"] - RESERVE_S
+        self._batches: int = options["batches"]
+        self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
+        self._slowest_s = 0.0
+        """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
+        faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
+        keep_temporary_files_in(directory / "mp")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
+        others = others[:MOST_OTHERS]
         for number, each in enumerate([loader, *others]):
             self._look_at(each, number, iterated_at if each is loader else None)
         written = self._try_as_written(loader, 0)
@@ -100,44 +109,53 @@ class Conduct:
         if any(death.locks_held for death in written.deaths):
             return  # nobody can take these any more, and we would wait for them like anybody else
         failed, deadly = samples_to_blame(written)
-        without = self._try_alone(loader, failed=failed, not_yet=deadly)
         hangs = written.outcome is Outcome.HANG
-        if hangs and without.outcome is not Outcome.HANG:
-            self._try_deadly(loader, deadly)
-        if without.outcome is not Outcome.HANG:
+        if not self._hangs_alone(loader, failed=failed, deadly=deadly, is_deadly_now=hangs):
             self._try_others(loader, written)
-        if hangs and self._has_time(written.seconds + 4):
+        if hangs and deadly and self._has_time(written.seconds + 4):
             drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
             drive.run(loader, self._iterate)
-        elif deadly:  # the last of all: it may be the end of this process
+        elif deadly and not hangs:  # the last of all: it may be the end of this process
             self._try_deadly(loader, deadly)
 
+    def _hangs_alone(self, loader: Any, *, failed: list[str], deadly: list[str], is_deadly_now: bool) -> bool:
+        """Whether the data itself hangs: then there is no use in trying it in yet other ways."""
+        trials = []
+        if not deadly or not self._is_stream(loader):
+            trials.append(self._try_alone(loader, failed=failed, not_yet=deadly))
+        if is_deadly_now and deadly and all(trial.outcome is not Outcome.HANG for trial in trials):
+            trials.append(self._try_deadly(loader, deadly))
+        return any(trial.outcome is Outcome.HANG for trial in trials)
+
     def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
+        written = self._directory / "t01"
         drive = self._begin(loader, 0, workers=0)
-        alone = Alone(loader, drive, of_workers=contents_of(self._directory / "t01"))
+        alone = Alone(loader, drive, of_workers=contents_of(written))
         if not self._is_stream(loader):
             alone.fetch_named(failed)
             alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
-        elif not not_yet:
+        else:
             alone.load_stream(seconds=self._seconds(ALONE_S))
+        alone.finish()
+        self._slowest_s = alone.slowest_s
+        Log(str(written / "driver.events")).write(wrong=alone.wrong)
+        return self._read(drive)
+
+    def _try_deadly(self, loader: Any, deadly: list[str]) -> Trial:
+        """In the trainer: whoever watches may see the same happen to it."""
+        if self._is_stream(loader):
+            return self._try_alone(loader, failed=[], not_yet=[])
+        drive = self._begin(loader, 0, workers=0, purpose="deadly")
+        alone = Alone(loader, drive, of_workers={}, slowest_s=self._slowest_s)
+        alone.fetch_named(deadly)
         alone.finish()
         return self._read(drive)
 
-    def _try_deadly(self, loader: Any, deadly: list[str]) -> None:
-        """In the trainer: whoever watches may see the same happen to it."""
-        if deadly and self._has_time(2):
-            alone = Alone(loader, self._begin(loader, 0, workers=0, purpose="deadly"), of_workers={})
-            if self._is_stream(loader):
-                alone.load_stream(seconds=self._seconds(ALONE_S))
-            else:
-                alone.fetch_named(deadly)
-            alone.finish()
-
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
-        if self._has_time(needed + OURS_S):
+        if written.engine == "torch" and self._has_time(needed + OURS_S):
             self._try_ours(loader)
-        if written.outcome not in (Outcome.OK, Outcome.SLOW):
+        if written.outcome not in (Outcome.OK, Outcome.SLOW) or written.first_batch_s is None:
             return
         count = 1
         while count <= len(os.sched_getaffinity(0)):
@@ -162,7 +180,7 @@ class Conduct:
 
     def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
         self._number += 1
-        wishes = {"engine": "torch", "batches": self._batches, **wishes}
+        wishes = {"engine": engine_of(loader), "batches": self._batches, "prefetch": loader.prefetch_factor, **wishes}
         order = Order(number=self._number, loader=number, workers=workers, **wishes)
         is_stream = self._is_stream(loader)
         about = {
@@ -202,6 +220,22 @@ class Conduct:
 
     def _seconds(self, wanted: float) -> float:
         return max(1.0, min(wanted, self._deadline - time.monotonic()))
+
+
+def keep_temporary_files_in(directory: Path) -> None:
+    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed."""
+    config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
+    if config.get("tempdir") is None:
+        directory.mkdir(mode=0o700)
+        config["tempdir"] = str(directory)
+
+
+def engine_of(loader: Any) -> str:
+    """Ours, if the program has asked for it itself."""
+    from torch.utils.data import dataloader  # noqa: PLC0415
+
+    kinds = type(loader), dataloader._MultiProcessingDataLoaderIter
+    return "antifreeze" if any(kind.__module__.startswith("antifreeze.") for kind in kinds) else "torch"
 
 
 def start_method_of(loader: Any) -> str:

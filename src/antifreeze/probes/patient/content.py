@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 # More of one array is not looked at: a megabyte takes a millisecond or less.
@@ -70,14 +71,13 @@ class _Reader:
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             raise _Unknown
         part = tensor.detach().reshape(-1)[: max(1, MOST_BYTES // max(1, tensor.element_size()))].contiguous()
-        if part.is_floating_point():
-            self.is_finite &= bool(torch.isfinite(part).all())
+        if part.dtype in (torch.float16, torch.float32, torch.float64):
+            # numpy's: torch would start threads for it, which are slow where processors are busy
+            self.is_finite &= bool(np.isfinite(part.numpy()).all())
         self._add(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        self._add(memoryview(part.view(torch.uint8).numpy()) if part.numel() else b"")
+        self._add(part.view(torch.uint8).numpy().data if part.numel() else b"")
 
     def _read_array(self, array: Any) -> None:
-        import numpy as np  # noqa: PLC0415 - it is there if the program uses it
-
         array = np.asarray(array)
         if array.dtype.hasobject:
             raise _Unknown

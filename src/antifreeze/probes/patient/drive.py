@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from multiprocessing import connection
@@ -25,8 +27,12 @@ from antifreeze.probes.places import Places
 
 # How long the first batch may take while something works.
 FIRST_BATCH_S = 20.0
+# A training step, during which workers get ahead.
+STEP_S = 1.0
 # The end of a worker is felt in the trainer before the worker is quite dead.
 DEATH_S = 0.5
+# All the more so if what was felt is a connection that has ended.
+CUT_OFF_S = 3.0
 
 
 class Ended(BaseException):
@@ -66,6 +72,8 @@ class Order:
     """Of progress, after the first batch."""
     batches: int = 50
     """Enough to call it well."""
+    prefetch: int | None = None
+    """Batches that each worker makes ahead."""
 
     @property
     def name(self) -> str:
@@ -150,12 +158,19 @@ class Drive:
                 trip.first_batch_s = trip.last
             if trip.batches <= self.order.batches:
                 self._measure(batch)
+            if trip.batches == 1 and self._may_fill_shared_memory():
+                time.sleep(STEP_S)
             del batch
 
     def _measure(self, batch: Any) -> None:
         sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
         self.trip.batch_bytes = max(self.trip.batch_bytes, sum(sizes))
         self.trip.batch_tensors = max(self.trip.batch_tensors, len(sizes))
+
+    def _may_fill_shared_memory(self) -> bool:
+        """Whether the batches that workers make while the trainer is at a step are much, for what there is."""
+        under_way = self.trip.batch_bytes * self.order.workers * (self.order.prefetch or 2)
+        return self.order.is_as_written and under_way > shutil.disk_usage("/dev/shm").free / 2
 
     def _is_enough(self) -> bool:
         trip, now = self.trip, time.monotonic() - self.trip.began
@@ -168,11 +183,11 @@ class Drive:
     def _note_failure(self, error: BaseException, *, has_started: bool) -> None:
         self.trip.error = error
         fact = raised_fact(error, stage="receive", places=self.places)
-        functions = {frame.function for frame in fact.frames}
-        if not has_started:
-            stage = "start"
-        elif "_next_index" in functions:
+        functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        if "_next_index" in functions:
             stage = "sampler"
+        elif not has_started:
+            stage = "start"
         else:
             stage = "receive"
         self.log.write(raised={**asdict(fact), "stage": stage})
@@ -182,7 +197,8 @@ class Drive:
         workers = getattr(iterator, "_workers", None)
         if isinstance(workers, list) and self.order.engine == "torch":
             if self.trip.error is not None:
-                connection.wait([each.sentinel for each in workers], timeout=DEATH_S)
+                is_cut_off = isinstance(self.trip.error, OSError | EOFError)
+                connection.wait([each.sentinel for each in workers], timeout=CUT_OFF_S if is_cut_off else DEATH_S)
             self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
 
     def _shut_down(self, iterator: Any) -> None:

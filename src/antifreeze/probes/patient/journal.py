@@ -193,11 +193,12 @@ class Journal:
             self._log.write(seeds=global_states(), generators=before)
 
     def _note_draws(self) -> None:
-        """Which of the held generators have been drawn from."""
-        drawn = [path for path, (state, before) in self._generators.items() if state() != before]
-        for path in drawn:
-            del self._generators[path]
-            self._log.write(drawn=path)
+        """Which of the held generators have been drawn from, and to where that has brought them."""
+        states = {path: (state(), before) for path, (state, before) in self._generators.items()}
+        for path, (now, before) in states.items():
+            if now != before:
+                del self._generators[path]
+                self._log.write(drawn=path, state=now)
         if self._samples > 64:
             self._generators = {}
 
@@ -207,5 +208,5 @@ class Journal:
             samples=self._samples,
             batches=self._batches,
             slowest_s=self._slowest_s,
-            sample=self.sample if self.is_at_work else "",
+            sample=self.sample if self._stage == "fetch" else "",
         )

@@ -35,12 +35,13 @@ class WatchedLoop:
     def put_in(self) -> None:
         from torch.utils.data._utils import worker  # noqa: PLC0415 - with the others that are changed here
 
-        self.original, worker._worker_loop = worker._worker_loop, self
+        self.original, worker._worker_loop = worker._worker_loop, self  # type: ignore[assignment]
 
     def take_out(self) -> None:
         from torch.utils.data._utils import worker  # noqa: PLC0415
 
-        worker._worker_loop = self.original
+        assert self.original is not None
+        worker._worker_loop = self.original  # type: ignore[assignment,unused-ignore]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WatchedLoop, (self.directory, self.places)
@@ -84,7 +85,7 @@ class _Init:
 def _watch_fetchers(journal: Journal) -> None:
     from torch.utils.data import _DatasetKind  # noqa: PLC0415
 
-    create = _DatasetKind.create_fetcher
+    create: Callable[..., Any] = _DatasetKind.create_fetcher
 
     def create_watched(kind: Any, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:
         is_stream = kind == _DatasetKind.Iterable
@@ -103,6 +104,8 @@ class _Map:
         self._journal = journal
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__getitems__" and _gets_one_by_one(self._dataset):
+            raise AttributeError(name)  # torch then does the same, and each sample is noted
         found = getattr(self._dataset, name)
         return self._get_all if name == "__getitems__" and found else found
 
@@ -121,11 +124,27 @@ class _Map:
         try:
             samples = self._dataset.__getitems__(indices)
         except BaseException as error:
-            self._journal.note_failure(error, stage="fetch", batch=tuple(map(short, indices)))
+            failed = self._first_that_fails(indices) if isinstance(error, Exception) else None
+            self._journal.note_failure(error, stage="fetch", sample=failed, batch=tuple(map(short, indices)))
             raise
         for index, sample in zip(indices, samples, strict=False):
             self._journal.end_sample(index, sample)
         return samples
+
+    def _first_that_fails(self, indices: Any) -> str | None:
+        for index in indices:
+            try:
+                self._dataset[index]
+            except Exception:  # noqa: BLE001 - what was raised has been noted: this is only to know for which
+                return short(index)
+        return None
+
+
+def _gets_one_by_one(dataset: Any) -> bool:
+    """Whether it is a part of a dataset, of which torch would get many samples by getting each."""
+    from torch.utils.data import Subset  # noqa: PLC0415
+
+    return type(dataset) is Subset and not callable(getattr(dataset.dataset, "__getitems__", None))
 
 
 class _Stream:
@@ -287,4 +306,4 @@ def _watch_exit(journal: Journal) -> None:
             journal.write(exit=status, how="os._exit", place=place and asdict(place), sample=journal.sample)
         leave(status)
 
-    os._exit = noted  # type: ignore[assignment]
+    os._exit = noted

@@ -29,7 +29,7 @@ _THREADS = frozenset(
 
 def calls(program: Program, names: frozenset[str]) -> Iterator[CallSite]:
     for file in program.files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.Call) and file.names.called(node) in names:
                 yield CallSite(file, node)
 
@@ -84,4 +84,4 @@ def thread_settings(program: Program) -> tuple[Place, ...]:
 
 
 def has_main_guard(script: File) -> bool:
-    return any(is_main_guard(node) for node in ast.walk(script.tree))
+    return any(is_main_guard(node) for node in script.nodes)
