@@ -11,6 +11,7 @@ from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, ProcessPict
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.words import OUTCOMES, count_of, has_program, size
 
+MANY = {"child": "children"}
 LOOKED_INTO = ("trainer", "worker", "our-worker")
 OF_SHARED_MEMORY = ("AF204", "AF205", "AF902")
 
@@ -134,7 +135,8 @@ def _source(source: Source, findings: Sequence[Finding]) -> Area:
 def _script(run: Run) -> Area:
     """Of a script that never came to a loader."""
     if run.outcome is Outcome.OK:
-        return Area("loaders", Mark.NOTE, "none was iterated before the script ended", "none")
+        text = "none could be examined" if run.reached_a_loader else "none was iterated before the script ended"
+        return Area("loaders", Mark.NOTE, text, text)
     said = f": {run.raised.type}: {run.raised.message}" if run.raised else ""
     text = f"the script {OUTCOMES[run.outcome]} before its first batch{said}"
     return Area("loaders", Mark.NOTE if run.outcome is Outcome.SLOW else Mark.BAD, text, text)
@@ -163,12 +165,12 @@ def _trials(trials: Sequence[Trial]) -> Area:
         tried = {trial.workers: trial.outcome for trial in trials if trial.engine == engine}
         counts = (f"{workers} {OUTCOMES[outcome]}" for workers, outcome in sorted(tried.items()))
         engines.append(f"{engine} with {', '.join(counts)}")
-    return Area("trials", Mark.GOOD, "; ".join(engines), "; ".join(engines))
+    return Area("trials", Mark.GOOD, "; ".join(engines), str(len(trials)))
 
 
 def _processes(processes: Sequence[ProcessPicture], findings: Sequence[Finding]) -> Area:
     roles = [process.role for process in processes]
-    seen = [count_of(roles.count(role), role) for role in dict.fromkeys(roles)]
+    seen = [count_of(roles.count(role), role, many=MANY.get(role, "")) for role in dict.fromkeys(roles)]
     alive = [each for each in processes if each.role in LOOKED_INTO and each.state != "Z"]
     blind = [each for each in alive if each.why_no_stack]
     text = ", ".join(seen) + (f"; {len(blind)} without a stack: {_why_blind(blind[0])}" if blind else "")
