@@ -42,6 +42,10 @@ class Course:
     """For how long it had not run before the first look; 0: unknown."""
 
     @property
+    def pid(self) -> int:
+        return self.member.kin.pid
+
+    @property
     def is_worker(self) -> bool:
         return self.member.role in ("worker", "our-worker")
 
