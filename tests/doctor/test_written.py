@@ -14,6 +14,7 @@ from antifreeze.doctor.checks import (
     workers_restarted,
 )
 from antifreeze.doctor.facts import (
+    Clash,
     Facts,
     Loader,
     LoaderCall,
@@ -171,7 +172,7 @@ def test_a_trial_of_two_epochs_decides_on_seeds(same_seeds: bool | None, weights
 
 
 def test_a_start_method_that_clashes_in_the_source_is_not_told_if_the_program_ran() -> None:
-    source = Source(script="train.py", start_method_clashes=((Place("train.py", 1), SPAWN),))
+    source = Source(script="train.py", start_method_clashes=(Clash(settled=Place("train.py", 1), set_again=SPAWN),))
     (finding,) = start_method_set_twice.examine(Facts(source=source))
     assert finding.weight is Weight.POSSIBLE
     ran = Run(command="python train.py", outcome=Outcome.OK, reached_a_loader=True)

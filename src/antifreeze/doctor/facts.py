@@ -190,6 +190,16 @@ class WorkerInit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clash:
+    """A start method that is set when it is settled already."""
+
+    settled: Place
+    """The call that settles it: `set_start_method`, or `get_start_method()`."""
+    set_again: Place
+    """A call of `set_start_method` that always comes after that, without `force` and without a `try` around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """What the program says, of the script and of the user's modules that it imports."""
 
@@ -203,9 +213,7 @@ class Source:
     """Calls of `set_start_method`; their `text` is the call."""
     start_method: str | None = None
     """That these calls set, if they agree on one."""
-    start_method_clashes: tuple[tuple[Place, ...], ...] = ()
-    """A call that fixes the start method, and a call of `set_start_method` that always comes after it, without `force`, and
-    without an `except` around it."""
+    start_method_clashes: tuple[Clash, ...] = ()
     thread_settings: tuple[Place, ...] = ()
     """Calls that raise or set the number of threads (`torch.set_num_threads`, `cv2.setNumThreads`)."""
     has_main_guard: bool = False
