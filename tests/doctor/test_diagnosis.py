@@ -61,6 +61,14 @@ def test_a_cause_that_is_only_possible_hides_nothing() -> None:
     assert told["AF101"] is Weight.POSSIBLE
 
 
+def test_a_hang_that_only_our_own_trials_bring_about_is_no_disease() -> None:
+    hang = fork_after_threads.SICK
+    works = replace(hang.trials[0], outcome=Outcome.OK, stuck=())
+    later = replace(hang.trials[0], workers=1, is_as_written=False)
+    assert codes(hang) == ["AF101"]
+    assert codes(replace(hang, trials=(works, later))) == []
+
+
 def test_the_surest_comes_first() -> None:
     weights = [finding.weight for finding in diagnose(two_loaders())]
     assert weights == sorted(weights)
