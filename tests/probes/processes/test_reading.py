@@ -47,6 +47,15 @@ def test_the_line_of_torchs_own_says_what_a_worker_is_at() -> None:
     assert stage("return self.collate_fn(data)", FETCH, BORN) == "collate"
 
 
+def test_where_the_source_is_out_of_reach_the_queue_tells() -> None:
+    def stage(*calls: Call) -> str | None:
+        return reading.stage_of_worker(calls, lambda _file, _line: "")
+
+    assert stage(call("/usr/lib/python3.11/multiprocessing/queues.py", "get"), BORN) == "idle"
+    assert stage(GETITEM, LISTED, FETCH, BORN) == "fetch"
+    assert stage(GETITEM, BORN) is None
+
+
 def test_a_trainer_waits_starts_ends_loads_or_is_elsewhere() -> None:
     assert reading.stage_of_trainer([IN_LOADER, LOOP]) == "next"
     assert reading.stage_of_trainer([STARTING, LOOP]) == "start"

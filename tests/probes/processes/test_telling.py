@@ -67,3 +67,11 @@ def test_two_who_wait_for_the_same_lock_are_shown_together() -> None:
 def test_a_program_that_gets_on_is_said_to() -> None:
     lines = list(told([replace(TRAINER, still_s=0.0), IDLE], asked=10))
     assert lines[-1] == "nothing stands still: it was at work while we looked"
+
+
+def test_what_keeps_us_from_looking_is_told_once_with_the_command_for_the_trainer() -> None:
+    def blind(picture: ProcessPicture) -> ProcessPicture:
+        return replace(picture, threads=(), why_no_stack="no rights", to_see_stack=f"sudo dump {picture.pid}")
+
+    lines = list(told([blind(TRAINER), blind(STUCK)], asked=10))
+    assert lines[-2:] == ["no Python stack: no rights", "  to see it: sudo dump 10"]

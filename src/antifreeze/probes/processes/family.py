@@ -6,6 +6,7 @@ ranks do, so those on this machine belong to it, too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def find_program(trainer: int) -> list[Kin]:
     for other in _other_ranks(trainer):
         found += [kin for kin in machine.descendants_of(other) if kin.pid not in known]
         known = {kin.pid for kin in found}
-    return found
+    return [kin for kin in found if kin.pid != os.getpid() or kin.pid == trainer]  # who looks is no part of it
 
 
 def trainer_of(pid: int) -> int:

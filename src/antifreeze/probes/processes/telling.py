@@ -57,8 +57,8 @@ def told(pictures: Sequence[ProcessPicture], *, asked: int, is_verbose: bool = F
         yield f"also there: {_names(quiet)}"
     yield from _who_waits_for_whom([each for each in pictures if each.role not in _QUIET])
     blind = [each for each in pictures if each.why_no_stack and each.state != "Z" and each.role not in _QUIET]
-    obstacles = dict.fromkeys((each.why_no_stack, each.to_see_stack) for each in blind)
-    for why, command in obstacles:
+    obstacles = {each.why_no_stack: each.to_see_stack for each in reversed(blind)}  # each once, for the first
+    for why, command in obstacles.items():
         yield ""
         yield f"no Python stack: {why}"
         if command:
