@@ -29,7 +29,7 @@ THROUGHPUT = SCRIPTS / "throughput.py"
 SICK = SCRIPTS / "thread_pool.py"
 DISEASE = "AF101"
 
-PATIENCE_WITH_TORCH_S = 8.0
+PATIENCE_WITH_TORCH_S = 6.0
 TIMEOUT_S = 40.0
 # The doctor's own limit is a minute.
 TIMEOUT_OF_DOCTOR_S = 90.0

@@ -1,43 +1,25 @@
-"""The Python stacks of another process, taken from outside with py-spy; nothing where that may not be."""
+"""The Python stack of a process of a patient's: from outside, or written by itself where nobody may look."""
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
-import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from traceback import FrameSummary
 
+from antifreeze.engine.supervise.stacks import Frame, parse
 from antifreeze.probes.bounded import ask
 from antifreeze.probes.patient.notes import STACK_SIGNAL
 from antifreeze.probes.places import is_ours, is_users
+from antifreeze.probes.processes.spy import stacks_of
 
-WITHIN_S = 5.0
 SIGNALLED_WITHIN_S = 0.5
 
 
 def main_stack(pid: int) -> list[FrameSummary]:
     """Of the main thread, the innermost frame first; empty if it cannot be had."""
-    spy = _spy()
-    if spy is None:
-        return []
-    try:
-        answer = subprocess.run(
-            [spy, "dump", "--json", "--pid", str(pid)], capture_output=True, timeout=WITHIN_S, check=True
-        )
-        threads = json.loads(answer.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return []
-    thread = next((each for each in threads if each.get("thread_name") == "MainThread"), None)
-    thread = thread or next((each for each in threads if each.get("os_thread_id") == pid), None)
-    if thread is None:
-        return []
-    return [
-        FrameSummary(frame["filename"], frame["line"], frame["name"], lookup_line=False) for frame in thread["frames"]
-    ]
+    thread = stacks_of([pid])[pid].main(pid)
+    return [] if thread is None else _summaries(call.frame for call in thread.calls)
 
 
 def signalled_stack(pid: int, written_to: Path) -> list[FrameSummary]:
@@ -56,18 +38,12 @@ def signalled_stack(pid: int, written_to: Path) -> list[FrameSummary]:
 
 def current_stack(said: str) -> list[FrameSummary]:
     """The stack of the thread that faulthandler calls the current one, the last time that it wrote."""
-    _, _, current = said.rpartition("Current thread")
-    thread = re.split(r"\n\s*\n|\nThread ", current)[0]
-    return [
-        FrameSummary(file, int(line), function, lookup_line=False)
-        for file, line, function in re.findall(r'File "([^"]+)", line (\d+) in (.+)', thread)
-    ]
+    stacks = parse(said)
+    return _summaries(stacks[-1].frames) if stacks else []
 
 
-def _spy() -> str | None:
-    """The one that is installed beside this Python, or else any."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.exists() else shutil.which("py-spy")
+def _summaries(frames: Iterable[Frame]) -> list[FrameSummary]:
+    return [FrameSummary(frame.file, frame.line, frame.function, lookup_line=False) for frame in frames]
 
 
 def own_part(stack: list[FrameSummary]) -> list[FrameSummary]:

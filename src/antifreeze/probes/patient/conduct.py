@@ -129,7 +129,7 @@ class Conduct:
 
     def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
         written = self._directory / "t01"
-        drive = self._begin(loader, 0, workers=0)
+        drive = self._begin(loader, 0, workers=0, engine="torch")
         alone = Alone(loader, drive, of_workers=contents_of(written))
         if not self._is_stream(loader):
             alone.fetch_named(failed)
@@ -145,7 +145,7 @@ class Conduct:
         """In the trainer: whoever watches may see the same happen to it."""
         if self._is_stream(loader):
             return self._try_alone(loader, failed=[], not_yet=[])
-        drive = self._begin(loader, 0, workers=0, purpose="deadly")
+        drive = self._begin(loader, 0, workers=0, engine="torch", purpose="deadly")
         alone = Alone(loader, drive, of_workers={}, slowest_s=self._slowest_s)
         alone.fetch_named(deadly)
         alone.finish()
