@@ -332,6 +332,21 @@ def test_threads_of_native_libraries_have_names() -> None:
         thread.join(10)
 
 
+@pytest.mark.skipif(not machine.is_linux(), reason="the kernel tells on Linux only")
+def test_a_thread_that_waits_is_found_in_the_library_that_waits() -> None:
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait, args=(10,))
+    before = sum("libc" in Path(path).name for path in machine.files_waited_in())
+    thread.start()
+    try:
+        assert wait_until(
+            lambda: sum("libc" in Path(path).name for path in machine.files_waited_in()) == before + 1, 10
+        )
+    finally:
+        end.set()
+        thread.join(10)
+
+
 def test_where_there_is_no_proc_no_thread_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Any) -> NoReturn:
         raise FileNotFoundError(path)
@@ -339,6 +354,7 @@ def test_where_there_is_no_proc_no_thread_has_a_name(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patched:
         patched.setattr(os, "listdir", refuse)
         assert machine.thread_names() == []
+        assert machine.files_waited_in() == []
 
 
 def test_kills_are_those_of_the_nearest_cgroup(put_files: PutFiles) -> None:
@@ -398,7 +414,7 @@ def test_without_a_limit_memory_is_the_machines(put_files: PutFiles) -> None:
     assert machine.memory_facts() == "memory of this machine 4000 MB, in use 3000 MB"
 
 
-STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 7 6 150 50 3 4 20 0 1 0 99 1 2\n"
+STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 7 6 150 50 3 4 20 0 1 0 99 1 2 0 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0\n"
 
 
 def test_a_process_with_an_odd_name_is_read(put_files: PutFiles) -> None:
@@ -429,7 +445,7 @@ def test_what_may_not_be_read_is_the_harmless_answer(put_files: PutFiles) -> Non
         ("S", {"wchan": "hrtimer_nanosleep"}, "sleep"),
         ("D", {"wchan": "folio_wait_bit_common"}, "disk"),
         ("D", {"wchan": "0"}, "disk"),
-        ("S", {"wchan": "do_wait"}, None),
+        ("S", {"wchan": "do_wait"}, "child"),
         ("S", {"wchan": "0"}, None),
         ("S", {"syscall": "-1 0x7f 0x7f", "wchan": "futex_do_wait"}, "lock"),
         ("R", {"syscall": "running", "wchan": "0"}, None),

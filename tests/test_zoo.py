@@ -8,12 +8,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from chaos.report import Facts
+from zoo import page
+from zoo.cases import BY_DESIGN, FLAGS, Zoo
 from zoo.judge import Expected, Said, alarms, judge, read_expected, read_findings
+from zoo.results import Diagnosis, Ending, Report, Row, from_json, to_json
 
 from antifreeze.codes import DISEASES
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = Expected(code="AF107", holds=("dataset.lock", "sample 9"), also=("AF311",))
+THEN = Facts("2026-11-15", "a processor", 2, 24, "6.8", "3.11.7", "2.13.0+cpu", "4a4501f", 0.4)
+WELL = Ending("ok", 3.2, "", 0)
 NAMED = Said("AF107", "possible", "who holds dataset.lock is dead\nsample 9")
 
 
@@ -74,7 +80,7 @@ def test_the_texts_of_a_finding_are_all_its_parts_and_its_place_and_sample() -> 
         "confidence": {"level": "certain", "evidence": ["SIGSEGV twice"]},
         "file": "train.py",
         "line": 24,
-        "sample": {"index": "13", "batch": None},
+        "sample": "13",
         "what": "a sample kills every worker",
         "why": "ctypes at address 0",
         "fix": ["leave it out", "antifreeze run --on-error skip train.py"],
@@ -91,3 +97,88 @@ def test_what_is_expected_of_the_zoo_names_diseases_that_exist() -> None:
     for case, wanted in expected.items():
         assert {wanted.code, *wanted.also} <= set(DISEASES), case
         assert wanted.holds, f"{case}: any finding with this code would do"
+
+
+def row(**columns: Any) -> Row:
+    facts: dict[str, Any] = {
+        "id": "061_mp_lock",
+        "kind": "fork-lock",
+        "title": "a lock | whose holder is <dead>",
+        "sources": ("https://github.com/pytorch/pytorch/issues/41064", "https://discuss.pytorch.org/t/1"),
+        "is_survivable": True,
+        "expected": "AF107",
+        "flags": "",
+    }
+    return Row(**(facts | columns))
+
+
+def diagnosis(*faults: str) -> Diagnosis:
+    return Diagnosis(12.0, ({"code": "AF107", "weight": "certain", "text": "dataset.lock"},), faults, 0)
+
+
+def test_what_was_seen_comes_back_from_json_as_it_was() -> None:
+    report = Report(
+        (row(torch=Ending("hang", 20.0, "…", 2), run=WELL, doctor=diagnosis("AF107 is missing")),), {"run": THEN}
+    )
+    assert from_json(to_json(report)) == report
+
+
+def test_columns_that_were_not_run_come_from_an_earlier_report_with_its_circumstances() -> None:
+    earlier = Report((row(torch=Ending("hang", 20.0, "", 0), run=WELL),), {"torch": THEN, "run": THEN})
+    now = Report((row(doctor=diagnosis()), row(id="999_new")), {"doctor": THEN})
+    first, new = now.with_columns_of(earlier).rows
+    assert (first.torch, first.run, first.doctor) == (earlier.rows[0].torch, WELL, diagnosis())
+    assert (new.torch, new.run) == (None, None)
+    assert set(now.with_columns_of(earlier).made) == {"torch", "run", "doctor"}
+
+
+def test_a_column_that_was_run_again_is_not_taken_from_an_earlier_report() -> None:
+    earlier = Report((row(doctor=diagnosis("AF107 is missing")),), {"doctor": THEN})
+    now = Report((row(doctor=diagnosis()),), {"doctor": THEN})
+    assert now.with_columns_of(earlier) == now
+
+
+def test_a_case_is_survived_if_it_ends_well_or_cannot_or_ends_as_it_was_designed_to() -> None:
+    failed = Ending("error", 3.2, "…", 0)
+    assert row(run=WELL).is_survived
+    assert row(run=failed, is_survivable=False).is_survived
+    assert row(run=Ending("error", 3.2, "…", 0, is_by_design=True)).is_survived
+    assert not row(run=failed).is_survived
+
+
+def test_the_share_is_of_the_cases_that_were_diagnosed() -> None:
+    report = Report((row(doctor=diagnosis()), row(doctor=diagnosis("took 61 s")), row(run=WELL)))
+    assert report.share_right == 0.5
+    assert "right in 1 of 2 (50%)" in page.summary(report)
+
+
+def test_the_page_shows_each_case_with_its_reports_outcomes_and_diagnosis() -> None:
+    report = Report(
+        (row(torch=Ending("hang", 20.0, "", 0), run=WELL, flags="--fix rng", doctor=diagnosis()),), {"run": THEN}
+    )
+    text = page.markdown(report)
+    assert (
+        "| **061** a lock \\| whose holder is &lt;dead> | [pytorch#41064](https://github.com/pytorch/pytorch/issues/41064),"
+        " [discuss.pytorch.org](https://discuss.pytorch.org/t/1) | hang | OK, with `--fix rng` | AF107 certain, 12 s |"
+    ) in text
+    assert "`antifreeze run SCRIPT`: 2026-11-15, antifreeze at 4a4501f" in text
+
+
+def test_a_miss_stands_out_in_the_page_and_in_the_terminal() -> None:
+    missed = row(run=WELL, doctor=diagnosis("AF107 does not say 'sample 9'"))
+    assert page.terminal_line(missed).startswith("!!")
+    assert "**MISS, 12 s: AF107 does not say 'sample 9'**" in page.markdown(Report((missed,)))
+
+
+@pytest.mark.skipif(not page.FIGURES.exists(), reason="nothing was seen yet")
+def test_the_page_is_what_was_seen() -> None:
+    assert page.main(check=True) == 0
+
+
+@pytest.mark.skipif(not (ROOT.parent / "shared" / "zoo" / "drive.py").exists(), reason="the zoo itself is not here")
+def test_every_case_of_the_zoo_has_something_to_be_said_about_it() -> None:
+    expected = read_expected((ROOT / "tests" / "zoo_expected.toml").read_text())
+    zoo = Zoo(ROOT.parent / "shared" / "zoo", expected)
+    assert set(zoo.cases()) == set(expected)
+    assert {case[:3] for case in zoo.cases()} >= {*FLAGS, *BY_DESIGN}
+    assert zoo.cases(("fork-lock",)) == zoo.cases(("061",)) == zoo.cases(("mp_lock",))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from antifreeze.cli.bounded import run_bounded
+from antifreeze.probes.bounded import run_bounded
 from zoo.judge import Said, alarms, read_findings
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "healthy"
@@ -42,7 +43,9 @@ class Checkup:
 def check_up(script: Path, *options: str) -> Checkup:
     """Run `antifreeze doctor` on a script."""
     command = [sys.executable, "-m", "antifreeze", "doctor", "--format", "json", *options, str(script)]
-    ended = run_bounded(command, timeout_s=TIME_LIMIT_S, environ=os.environ)
+    # What a script makes there it would clear away at its end, to which it does not come.
+    with tempfile.TemporaryDirectory(prefix="antifreeze-healthy-") as scratch:
+        ended = run_bounded(command, timeout_s=TIME_LIMIT_S, environ={**os.environ, "TMPDIR": scratch})
     try:
         findings = tuple(read_findings(json.loads(ended.stdout)))
     except ValueError:

@@ -73,8 +73,8 @@ def read_findings(document: Mapping[str, Any]) -> list[Said]:
 def _parts(finding: Mapping[str, Any]) -> Iterator[str]:
     if finding.get("file"):
         yield f"{finding['file']}:{finding.get('line')}"
-    if (sample := finding.get("sample") or {}).get("index") is not None:
-        yield f"sample {sample['index']}"
+    if finding.get("sample") is not None:
+        yield f"sample {finding['sample']}"
     yield from _texts(finding)
 
 

@@ -3,6 +3,7 @@
     python examples/articles/drive.py                                   all 36 cells
     python examples/articles/drive.py --only pickling --column spawn    those whose names have a word in them
     python examples/articles/drive.py --write                           all and the experiments, and docs/articles.md
+    python examples/articles/drive.py --statements                      runs nothing; writes what is said of each statement
 
 Exit status 1 if a cell on antifreeze is not right: a sample missing or wrong, the error of freezing_2 without the
 sample's index and `None`, a loader that fell back to torch, a process or file left behind. What torch does is reported,
@@ -19,12 +20,16 @@ from pathlib import Path
 from cells import COLUMNS, EXAMPLES, TIME_LIMIT_S, run_cell
 from experiments import EXPERIMENTS, run_experiment
 from page import markdown, terminal_line
+from statements import with_statements
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "articles.md"
 
 
 def main() -> int:
     options = parse_options()
+    if options.statements:
+        PAGE.write_text(with_statements(PAGE.read_text()))
+        return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an ending that stops the cell under way, too
     chosen = [
         (example, column)
@@ -59,6 +64,7 @@ def parse_options() -> argparse.Namespace:
         "--timeout", type=float, default=TIME_LIMIT_S, metavar="S", help="seconds per cell (%(default)g)"
     )
     parser.add_argument("--write", action="store_true", help="write docs/articles.md")
+    parser.add_argument("--statements", action="store_true", help="write only the statements in docs/articles.md anew")
     return parser.parse_args()
 
 

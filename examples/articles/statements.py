@@ -13,6 +13,7 @@ ARTICLES = {
     "freezing": "Why does a PyTorch DataLoader freeze when using multiple workers?",
     "runtime_errors": "How do I resolve PyTorch runtime errors related to `num_workers`?",
 }
+BEGIN, END = "<!-- every statement -->", "<!-- end of the statements -->"
 FILE = Path(__file__).resolve().parent / "statements.toml"
 
 
@@ -43,8 +44,8 @@ def read_statements(article: str) -> list[Statement]:
 
 
 def statements_table() -> list[str]:
-    """Lines of Markdown."""
-    lines = ["## Every statement, and what is true", ""]
+    """Lines of Markdown, the marks around them included."""
+    lines = [BEGIN, "", "## Every statement, and what is true", ""]
     lines += ["*–* is where a statement says nothing that could be true or false, or there is nothing to do about it."]
     for article, title in ARTICLES.items():
         lines += ["", f"### {title}", ""]
@@ -53,4 +54,11 @@ def statements_table() -> list[str]:
             says = f"“{each.says}”" + (" (a comment)" if each.is_comment else "")
             see = "<br>".join(f"`{command}`" for command in each.see) or "–"
             lines.append(f"| {article[0].upper()}{number} | {says} | {each.true} | {each.antifreeze} | {see} |")
-    return lines
+    return [*lines, "", END]
+
+
+def with_statements(page: str) -> str:
+    """A page that was written earlier, with the statements as they are now."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return before + "\n".join(statements_table()) + after

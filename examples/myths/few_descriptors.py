@@ -24,6 +24,10 @@ def limit(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
+def first(samples: list[list[torch.Tensor]]) -> list[torch.Tensor]:
+    return samples[0]
+
+
 def limit_worker(_: int) -> None:
     limit(64)
 
@@ -34,9 +38,13 @@ if __name__ == "__main__":
             limit(256)
             kept = list(DataLoader(Pairs(2), batch_size=1, num_workers=2))
             print(len(kept), "batches kept")
-        case ["worker"]:
-            loader = DataLoader(Pairs(200), batch_size=1, num_workers=1, worker_init_fn=limit_worker)
+        case ["worker", *own]:
+            collate_fn = first if own else None
+            loader = DataLoader(
+                Pairs(200), batch_size=1, num_workers=1, worker_init_fn=limit_worker, collate_fn=collate_fn
+            )
             print(sum(1 for _ in loader), "batches")
         case _:
             print("the trainer may have 256, and keeps all batches:", outcome(__file__, "trainer"))
             print("a worker may have 64, for batches of 200 tensors:", outcome(__file__, "worker"))
+            print("the same with a collate_fn:", outcome(__file__, "worker", "own"))

@@ -3,7 +3,8 @@
 import logging
 import sys
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch.utils.data import DataLoader, Dataset
 
@@ -27,34 +28,45 @@ class Locks(Logs):
             return index
 
 
-def held_for_three_seconds(*locks: threading.Lock) -> None:
-    is_held = threading.Event()
+@contextmanager
+def held_by_a_thread(*locks: threading.Lock) -> Iterator[None]:
+    is_held, may_go = threading.Event(), threading.Event()
 
     def hold() -> None:
         for lock in locks:
             lock.acquire()
         is_held.set()
-        time.sleep(3)
+        may_go.wait()
         for lock in locks:
             lock.release()
 
-    threading.Thread(target=hold).start()
+    thread = threading.Thread(target=hold)
+    thread.start()
     is_held.wait()
+    try:
+        yield
+    finally:
+        may_go.set()
+        thread.join()
+
+
+def count(dataset: Dataset[int]) -> str:
+    loader = DataLoader(dataset, num_workers=2, multiprocessing_context="fork")
+    return f"{sum(len(batch) for batch in loader)} of 8 samples"
 
 
 if __name__ == "__main__":
     logging.basicConfig(stream=sys.stderr)
-    start = time.perf_counter()
     match sys.argv[1:]:
         case ["logging"]:
             (stream,) = logging.getLogger().handlers
-            held_for_three_seconds(stream.lock, logging._lock)  # type: ignore[attr-defined, arg-type]
-            count = sum(len(batch) for batch in DataLoader(Logs(), num_workers=2, multiprocessing_context="fork"))
-            print(f"{count} of 8 samples, {time.perf_counter() - start:.1f} s")
+            with held_by_a_thread(stream.lock, logging._lock):  # type: ignore[attr-defined, arg-type]
+                said = count(Logs())
+            print(said)
         case ["own"]:
-            held_for_three_seconds(OWN_LOCK)
-            count = sum(len(batch) for batch in DataLoader(Locks(), num_workers=2, multiprocessing_context="fork"))
-            print(f"{count} of 8 samples")
+            with held_by_a_thread(OWN_LOCK):
+                said = count(Locks())
+            print(said)
         case _:
             print("logging's locks, held at the fork:", outcome(__file__, "logging"))
             print("a lock of your own, held at the fork:", outcome(__file__, "own"))

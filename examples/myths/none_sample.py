@@ -16,11 +16,14 @@ class Holes(Dataset[torch.Tensor | None]):
 
 
 class Ragged(Dataset[torch.Tensor]):
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = sizes
+
     def __len__(self) -> int:
-        return 8
+        return len(self.sizes)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.ones(3 + index)
+        return torch.ones(self.sizes[index])
 
 
 def said_by(dataset: Dataset[object]) -> str:
@@ -35,4 +38,5 @@ def said_by(dataset: Dataset[object]) -> str:
 if __name__ == "__main__":
     print("None first in its batch:", said_by(Holes(4)))  # type: ignore[arg-type]
     print("None in another place:", said_by(Holes(6)))  # type: ignore[arg-type]
-    print("samples of several sizes:", said_by(Ragged()))  # type: ignore[arg-type]
+    print("sizes 3, 4, 5, 6:", said_by(Ragged(3, 4, 5, 6)))  # type: ignore[arg-type]
+    print("sizes 6, 5, 4, 3:", said_by(Ragged(6, 5, 4, 3)))  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ FROZEN = Facts(
             stuck=(Stuck(role="worker", worker=1, pid=4243, sample="2", seconds=12.0, place=USED, waits_in="lock"),),
             stderr="Traceback: none\n",
         ),
-        Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK, batches=4, samples=16, seconds=0.2),
+        Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK, batches=4, samples=16, seconds=0.08),
     ),
 )
 POOL = Finding(

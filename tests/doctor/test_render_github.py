@@ -17,6 +17,14 @@ def test_a_finding_is_one_line_with_file_line_and_title() -> None:
     assert len(said.splitlines()) == 1
 
 
+def test_files_are_named_from_where_the_command_was_given() -> None:
+    assert FROZEN.source is not None
+    module = dataclasses.replace(FROZEN.source, script="pack/train.py", files=("pack/train.py", "pack/data.py"))
+    in_module = dataclasses.replace(POOL, where=Place("pack/data.py", 1))
+    assert " file=pack/data.py,line=1," in as_github(dataclasses.replace(FROZEN, source=module), [in_module])
+    assert " file=project/data.py,line=88," in as_github(dataclasses.replace(FROZEN, source=None), [POOL])
+
+
 def test_what_means_something_to_the_runner_is_escaped() -> None:
     odd = dataclasses.replace(DOUBT, where=Place("a,b:c%.py", 3))
     said = as_github(FROZEN, [odd])

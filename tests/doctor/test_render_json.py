@@ -14,7 +14,8 @@ def test_a_report_has_these_fields_and_no_others() -> None:
     assert report["patient"] == {"kind": "script", "command": "project/train.py --epochs 3", "was_run": True}
     assert report["counts"] == {"certain": 1, "likely": 0, "possible": 1}
     assert [advice["loader"] for advice in report["advice"]] == [0]
-    assert {"name": "loaders", "state": "bad", "text": "train.py:41, num_workers=2 freezes"} in report["areas"]
+    text = "train.py:41, num_workers=2 freezes — AF101 fork-after-threads"
+    assert {"name": "loaders", "state": "bad", "text": text} in report["areas"]
 
 
 def test_a_finding_has_these_fields_and_no_others() -> None:

@@ -106,7 +106,7 @@ def main():
                 indices += numbers.tolist()
             print(f"epoch {epoch}: {right} of {len(indices)} right")
             assert sorted(indices) == list(range(COUNT))
-    assert right > 180, right
+    assert right > 150, right
     print("OK")
 
 

@@ -1,4 +1,6 @@
-"""`antifreeze doctor [SCRIPT [args] | MODULE:LOADER | PID]`: the cause of what ails a program, or what the machine is like.
+"""`antifreeze doctor [(SCRIPT | -m MODULE) [args] | MODULE:LOADER | PID]`: the cause of what ails a program.
+
+Without a program: what the machine is like.
 
 Exit status: 0 nothing is wrong, as far as we can see (findings that are only possible do not count); 1 something is: a
 finding that is certain or likely, or a program that fails and we cannot say why; 2 usage, or an error of our own.
@@ -9,15 +11,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from antifreeze.cli.run import check_runnable
+from antifreeze.cli.patient import Patient, check_alone, patient_of
+from antifreeze.cli.run import MODULE
 from antifreeze.cli.terminal import progress_on, put, wants_colour, width_of
 from antifreeze.codes import DISEASES
-from antifreeze.doctor.facts import Facts, Machine, Source
+from antifreeze.doctor.facts import Facts, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.errors import ConfigError
 from antifreeze.settings import parse_span
@@ -25,12 +27,11 @@ from antifreeze.settings import parse_span
 WITH_VALUE = {"--batches", "--timeout", "--select", "--ignore", "--format", "--save", "--facts"}
 BATCHES = 50
 TIMEOUT = "60s"
-LAUNCHERS = ("torchrun", "accelerate", "deepspeed")
 WILL_RUN = "runs {} up to its first batch (its side effects happen); --static only reads"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "antifreeze doctor [options] [SCRIPT [arguments of the script] | MODULE:LOADER | PID]"
+    parser.usage = "antifreeze doctor [options] [(SCRIPT | -m MODULE) [arguments of it] | MODULE:LOADER | PID]"
     parser.add_argument(
         "patient",
         metavar="SCRIPT | MODULE:LOADER | PID",
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Python file, and all that follows it belongs to the script; a loader, or a function that makes one, in a "
         "module; a process that is running. Without: the machine",
     )
+    parser.add_argument(MODULE, dest="module", metavar="MODULE", help="a module, as in python -m MODULE; likewise")
     parser.add_argument("--static", action="store_true", help="read the source, run nothing")
     parser.add_argument(
         "--batches", metavar="N", default=str(BATCHES), help=f"per trial, if an epoch takes too long; {BATCHES}"
@@ -88,48 +90,44 @@ def codes_in(text: str, option: str) -> tuple[str, ...]:
 def facts_of(arguments: argparse.Namespace) -> Facts:
     from antifreeze.probes.surroundings import look_at_machine
 
-    patient = arguments.patient
-    if patient is None:
+    if arguments.patient is None and arguments.module is None:
         return Facts(machine=look_at_machine())
-    if patient.isdecimal():
+    if arguments.patient is not None and arguments.patient.isdecimal():
         from antifreeze.probes.processes import look_at_program
 
-        return Facts(machine=look_at_machine(), processes=look_at_program(int(patient)))
-    check_alone(patient, os.environ)
-    file = file_of_module(patient) if is_loader_in_module(patient) else Path(patient)
-    if file is not None:
-        check_runnable(file)
+        return Facts(machine=look_at_machine(), processes=look_at_program(int(arguments.patient)))
+    patient = patient_of(arguments.patient, arguments.module)
+    check_alone(patient.command, os.environ)
     if not arguments.static:
-        return examined(arguments, file, look_at_machine())
-    if file is None:
+        return dataclasses.replace(examined(patient, arguments), machine=look_at_machine(), source=read(patient))
+    if patient.file is None:
         raise ConfigError(
-            f"cannot find the module of {patient}",
+            f"cannot find {patient.name}",
             where=str(Path.cwd()),
             try_="antifreeze doctor from the directory that the module is in, or without --static",
         )
-    announce(f"reads {patient} and runs nothing", arguments)
-    return Facts(machine=look_at_machine(), source=read(file))
+    announce(f"reads {patient.name} and runs nothing", arguments)
+    return Facts(machine=look_at_machine(), source=read(patient))
 
 
-def examined(arguments: argparse.Namespace, file: Path | None, machine: Machine) -> Facts:
-    """What running it tells, together with what the source says."""
+def examined(patient: Patient, arguments: argparse.Namespace) -> Facts:
+    """What running it tells."""
     from antifreeze.probes.examination import Options, examine
 
     options = Options(
         batches=positive(arguments.batches, "--batches"), timeout_s=parse_span(arguments.timeout, "--timeout")
     )
-    announce(WILL_RUN.format(arguments.patient), arguments)
-    # Of a module in a package, lines read and lines run would be counted from different directories.
-    source = read(file) if file and (str(file) == arguments.patient or file.parent == Path()) else None
+    announce(WILL_RUN.format(patient.name), arguments)
     with progress_on(sys.stderr) as progress:
-        seen = examine([arguments.patient, *arguments.script_arguments], options=options, progress=progress.show)
-    return dataclasses.replace(seen, machine=machine, source=source)
+        return examine([*patient.command, *arguments.script_arguments], options=options, progress=progress.show)
 
 
-def read(file: Path) -> Source:
+def read(patient: Patient) -> Source | None:
     from antifreeze.probes.source import read_source
 
-    return dataclasses.replace(read_source(file), script=str(file))
+    if patient.file is None:
+        return None
+    return dataclasses.replace(read_source(patient.file, base=patient.base), script=str(patient.file))
 
 
 def announce(text: str, arguments: argparse.Namespace) -> None:
@@ -143,34 +141,11 @@ def positive(text: str, option: str) -> int:
     raise ConfigError(f"{option} {text} cannot work", why="it is a number of batches", try_=f"{option} {BATCHES}")
 
 
-def is_loader_in_module(patient: str) -> bool:
-    return re.fullmatch(r"[\w.]+:[\w.]+", patient) is not None and not Path(patient).exists()
-
-
-def file_of_module(patient: str) -> Path | None:
-    """The file that `module:loader` is in, if it is below this directory; nothing is imported to find it."""
-    inside = Path(*patient.partition(":")[0].split("."))
-    return next((each for each in (inside.with_suffix(".py"), inside / "__init__.py") if each.exists()), None)
-
-
-def check_alone(patient: str, environ: Mapping[str, str]) -> None:
-    """A trial in one rank would wait for the others, which do something else."""
-    world = environ.get("WORLD_SIZE", "1")
-    is_launcher = Path(patient).name in LAUNCHERS
-    if not is_launcher and not (world.isdecimal() and int(world) > 1):
-        return
-    raise ConfigError(
-        "the doctor examines a script in one process",
-        where=patient if is_launcher else f"WORLD_SIZE={world}, as torchrun sets it",
-        why="it stops a script at its first batch, and the other ranks would wait for it for ever",
-        try_="antifreeze doctor train.py, without torchrun; of a job that is frozen now: antifreeze doctor PID of a rank",
-    )
-
-
 def saved_facts(arguments: argparse.Namespace) -> Facts:
-    if arguments.patient is not None:
+    if arguments.patient or arguments.module:
         raise ConfigError(
-            f"--facts {arguments.facts} and {arguments.patient} are two patients", try_="antifreeze doctor --facts FILE"
+            f"--facts {arguments.facts} and {arguments.patient or arguments.module} are two patients",
+            try_="antifreeze doctor --facts FILE",
         )
     try:
         return Facts.from_json(Path(arguments.facts).read_text(encoding="utf-8"))

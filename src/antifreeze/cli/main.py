@@ -11,7 +11,6 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 from collections.abc import Collection, Sequence
 
 import antifreeze
@@ -76,6 +75,8 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
         return ENDED_BY_PIPE
     except Exception:  # whatever it is, it is a fault of ours, and not something found
+        import traceback
+
         traceback.print_exc()
         print("antifreeze: this is a fault of antifreeze; please report it with the lines above", file=sys.stderr)
         return 2

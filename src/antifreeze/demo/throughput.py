@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-MEASURE_S = 2.0
+MEASURE_S = 1.2
 WORKERS = 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -78,11 +79,11 @@ def rate(trial: Trial) -> float | None:
     """Samples a second, the first batch left out: it includes the start of the workers."""
     if trial.outcome not in (Outcome.OK, Outcome.SLOW) or trial.batches < 1 or trial.samples < 1 or trial.seconds <= 0:
         return None
-    whole = trial.samples / trial.seconds
+    per_s = trial.samples / trial.seconds
     later = trial.seconds - (trial.first_batch_s or 0.0)
-    if trial.batches < 4 or trial.first_batch_s is None or later <= 0:
-        return whole
-    return trial.samples * (trial.batches - 1) / trial.batches / later
+    if trial.batches >= 4 and trial.first_batch_s is not None and later > 0:
+        per_s = trial.samples * (trial.batches - 1) / trial.batches / later
+    return per_s if 0 < per_s < math.inf else None
 
 
 def recommended(points: Sequence[Point], machine: Machine | None) -> tuple[int | None, str]:

@@ -24,7 +24,7 @@ from antifreeze.doctor.facts import (
     WorkerMemory,
 )
 from antifreeze.doctor.finding import Weight
-from antifreeze.doctor.pictures import as_trial
+from antifreeze.doctor.pictures import as_trials
 from antifreeze.doctor.written import are_one
 
 CAME = (Outcome.OK, Outcome.SLOW)
@@ -50,7 +50,10 @@ class Case:
 
     @property
     def built_at(self) -> Place | None:
-        return (self.loader.built_at or self.loader.iterated_at) if self.loader else None
+        """Of a running program, the line that waits for the loader."""
+        if self.loader is None:
+            return self.waiting.place if self.waiting else None
+        return self.loader.built_at or self.loader.iterated_at
 
     @property
     def num_workers(self) -> int:
@@ -97,6 +100,8 @@ class Case:
 
     def counted(self, trials: Iterable[Trial]) -> str:
         """`reproduced in 2 of 4 trials`."""
+        if self.is_live:
+            return "seen in the running program"
         seen = len(list(trials))
         return f"reproduced in {seen} of {len(self.trials)} trials" if len(self.trials) > 1 else "reproduced"
 
@@ -107,8 +112,7 @@ def cases(facts: Facts) -> Iterator[Case]:
         trials = [trial for trial in facts.trials if trial.loader == number]
         trials.sort(key=lambda trial: (not trial.is_as_written, trial.engine != "torch"))
         yield Case(facts=facts, number=number, loader=facts.loader(number), trials=tuple(trials))
-    live = as_trial(facts.processes)
-    if live is not None:
+    for live in as_trials(facts.processes):
         trainer = next((stuck for stuck in live.stuck if stuck.role == "trainer"), None)
         yield Case(facts=facts, number=None, loader=None, trials=(live,), is_live=True, waiting=trainer)
 
@@ -129,9 +133,20 @@ def comes_again(case: Case, sample: str | None, failed_at: Callable[[Trial], Ite
         return None
     if sum(sample in failed_at(trial) for trial in case.trials) > 1:
         return True
-    if any(trial.outcome is Outcome.OK and trial.is_whole_epoch for trial in case.trials):
-        return False
-    return None
+    return False if loads_elsewhere(case, sample) else None
+
+
+def loads_elsewhere(case: Case, sample: str | None) -> bool:
+    """Whether a sample that failed with torch's workers loaded without them, or on our engine."""
+    for trial in case.trials:
+        if trial.raised or trial.deaths or trial.outcome not in CAME:
+            continue
+        # The trial without workers begins with the samples that failed before it, if an index can be told from its name.
+        is_named = not trial.workers and trial.samples > 0 and sample is not None and sample.lstrip("-").isdigit()
+        is_stream = case.loader is not None and case.loader.is_iterable
+        if trial.is_whole_epoch or (is_named and not is_stream):
+            return True
+    return False
 
 
 def failed_at(trial: Trial) -> list[str | None]:
@@ -141,8 +156,9 @@ def failed_at(trial: Trial) -> list[str | None]:
 
 def touches(held: Held, places: Iterable[Place | None]) -> bool:
     """Whether one of these lines names what is held: `dataset.pool` and `self.pool.map(…)`."""
-    name = re.split(r"[.\[]", held.path)[-1].rstrip("]'\"")
-    return bool(name) and any(re.search(rf"\b{re.escape(name)}\b", place.text) for place in places if place)
+    names = [name for name in re.split(r"[.\[\]'\"]+", held.path)[1:] if name and not name.isdigit()]
+    found = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b") if names else None
+    return found is not None and any(found.search(place.text) for place in places if place)
 
 
 def whose(held: Held) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import Case
 from antifreeze.doctor.facts import Death, Trial
+from antifreeze.doctor.pictures import LIVE
 
 SIGNALS = {
     1: "SIGHUP",
@@ -43,6 +44,8 @@ def is_exit(death: Death) -> bool:
 
 def is_at_birth(death: Death, trial: Trial) -> bool:
     """Whether it ended before it had begun to work: what it could not import or unpickle is to blame."""
+    if trial.loader == LIVE:  # a worker is known as one only once it works
+        return False
     is_unknown = death.sample is None and death.place is None and death.how not in ("sys.exit", "os._exit")
     return is_unknown and (trial.batches == 0 or bool(trial.raised and trial.raised.stage == "start"))
 
@@ -51,10 +54,6 @@ def deaths_in(case: Case) -> Iterator[tuple[Trial, Death]]:
     for trial in case.trials:
         for death in trial.deaths:
             yield trial, death
-
-
-def died_at(trial: Trial) -> list[str | None]:
-    return [death.sample for death in trial.deaths]
 
 
 def end_of(death: Death) -> str:

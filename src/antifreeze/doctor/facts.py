@@ -119,6 +119,8 @@ class DatasetClass:
     asks_for_worker_info: bool | None = None
     """Whether `get_worker_info`, or a name that suggests sharding (rank, world_size, shard, split), occurs in it or in
     functions of the same file that it calls; None: it cannot be told, for it hands its work to code that is not here."""
+    pickles_itself: bool = False
+    """Whether it says itself what of it is pickled: `__getstate__`, `__reduce__`."""
     changed_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Methods other than `__init__` and those that run per sample → the attributes of self that they assign, of those
     that are read per sample."""
@@ -188,6 +190,16 @@ class WorkerInit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clash:
+    """A start method that is set when it is settled already."""
+
+    settled: Place
+    """The call that settles it: `set_start_method`, or `get_start_method()`."""
+    set_again: Place
+    """A call of `set_start_method` that always comes after that, without `force` and without a `try` around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """What the program says, of the script and of the user's modules that it imports."""
 
@@ -201,9 +213,7 @@ class Source:
     """Calls of `set_start_method`; their `text` is the call."""
     start_method: str | None = None
     """That these calls set, if they agree on one."""
-    start_method_clashes: tuple[tuple[Place, ...], ...] = ()
-    """A call that fixes the start method, and a call of `set_start_method` that always comes after it, without `force`, and
-    without an `except` around it."""
+    start_method_clashes: tuple[Clash, ...] = ()
     thread_settings: tuple[Place, ...] = ()
     """Calls that raise or set the number of threads (`torch.set_num_threads`, `cv2.setNumThreads`)."""
     has_main_guard: bool = False
@@ -320,7 +330,8 @@ class Loader:
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
     unseen: tuple[str, ...] = ()
-    """The fields above that could not be looked at, or not to their end in time."""
+    """What could not be looked at, or not to its end in time: fields above (`obstacles`, `held`, `bulks`, `pools` …), or
+    several at once: `settings`, `code`, `objects`, `program`."""
 
 
 # --- trials
@@ -408,8 +419,8 @@ class Stuck:
     stage: str | None = None
     """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
     waits_in: str | None = None
-    """`lock`, `file lock`, `socket`, `pipe`, `poll`, `sleep`, `child` (its end), `disk`; None: it runs, or
-    nobody can tell."""
+    """`lock`, `file lock`, `socket`, `pipe`, `terminal` (somebody to type), `poll`, `sleep`, `child` (its end), `disk`;
+    None: it runs, or nobody can tell."""
     state: str = ""
     """The kernel's letter: R runs, S sleeps, D cannot be woken, T is stopped."""
     cpu_share: float = 0.0
@@ -538,11 +549,14 @@ class ProcessPicture:
     pid: int
     parent: int
     role: str
-    """`trainer`, `worker` (of torch's loader), `our-worker`, `stem`, `child`, `resource-tracker`, `fork-server`."""
+    """`trainer`, `worker` (of torch's loader), `our-worker`, `stem`, `child`, `resource-tracker`, `fork-server`, `launcher`
+    (what started the trainers: torchrun, a shell)."""
     worker: int | None = None
     command: str = ""
     state: str = ""
-    """The kernel's letter, as of `Stuck`."""
+    """The kernel's letter, as of `Stuck`; Z: it has ended, and its parent has not looked."""
+    exitcode: int | None = None
+    """Of one that has ended, as of `Death`."""
     waits_in: str | None = None
     """As of `Stuck`."""
     channel: str = ""
@@ -556,14 +570,14 @@ class ProcessPicture:
     same_place_s: float = 0.0
     """For how long we have seen it at the same sample (a worker), or in the same call of a function of the user's."""
     stage: str | None = None
-    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `close` (it waits for workers
-    to end), `step` (anywhere else)."""
+    """Of a worker, as of `Stuck`; of a trainer: `next` (in the loader, waiting for a batch), `fetch` (it loads itself),
+    `start`, `close` (it starts its workers, or waits for their end), `step` (anywhere else)."""
     place: Place | None = None
     """The innermost line of the user's in its main thread."""
     sample: str | None = None
-    """Index of the sample that a worker is at."""
+    """Index of the sample that a worker is at, or a trainer without workers."""
     batch: tuple[str, ...] = ()
-    """The indices of the batch that a worker is at, the first few."""
+    """The indices of the batch that it is at, the first few."""
     rss_bytes: int = 0
     threads: tuple[ThreadPicture, ...] = ()
     native: tuple[str, ...] = ()

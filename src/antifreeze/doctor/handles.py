@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from antifreeze.doctor.cases import Case, first_line, raised_in, touches
-from antifreeze.doctor.facts import Held, Outcome, Raised
+from antifreeze.doctor.cases import Case, first_line, loads_elsewhere, raised_in, touches
+from antifreeze.doctor.facts import Held, Raised
 from antifreeze.doctor.finding import Weight
 
 SHARED = ("file", "archive", "hdf5", "socket", "lmdb", "sqlite")
@@ -24,12 +24,12 @@ class Harm:
 
 def harm_of(case: Case, *kinds: str) -> Harm | None:
     """What sharing a handle of these kinds did, as far as it was seen; None: nothing, or another handle did it."""
-    suspects = [held for held in case.held if held.kind in kinds]
+    suspects = [held for held in case.held if held.kind in kinds and (held.kind != "hdf5" or held.shares_position)]
     if not suspects or not case.is_forked or case.num_workers < 1:
         return None
-    if any(trial.wrong for trial in case.trials if not trial.workers) or case.works_without_workers is False:
+    if case.works_without_workers is False:
         return None
-    wrong = [trial for trial in case.trials if trial.wrong and trial.workers > 1 and trial.engine == "torch"]
+    wrong = [trial for trial in case.trials if trial.wrong]
     failed = [trial for trial in raised_in(case, "fetch", "collate") if trial.workers]
     raised = failed[0].raised if failed else None
     held = _blamed(case, suspects, raised)
@@ -41,8 +41,7 @@ def harm_of(case: Case, *kinds: str) -> Harm | None:
         is_alone = _is_alone(case, kinds)
         return Harm(held, Weight.CERTAIN if is_alone else Weight.LIKELY, (seen,), raised, samples[0])
     # A sample that fails in workers may just not have been reached without them.
-    is_cleared = any(not each.workers and each.outcome is Outcome.OK and each.is_whole_epoch for each in case.trials)
-    if raised and case.works_without_workers and (is_cleared or touches(held, [raised.place, *raised.frames])):
+    if raised and case.works_without_workers and loads_elsewhere(case, raised.sample):
         seen = f"reproduced: {raised.type}: {first_line(raised.message)}"
         return Harm(held, Weight.LIKELY, (seen, "without workers it works"), raised, raised.sample)
     return None

@@ -1,7 +1,7 @@
-"""The picture of a running program, read as a trial that hangs. Pure.
+"""The picture of a running program, read as trials that hang: one for each trainer that waits for its loader. Pure.
 
-Only of a program that waits for its loader: workers that wait while the trainer is busy elsewhere are as they should
-be.
+Only of what stays where it is: workers that get on, and workers that wait while the trainer is busy elsewhere, are as they
+should be.
 """
 
 from __future__ import annotations
@@ -9,80 +9,89 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from antifreeze.doctor.facts import Outcome, Place, ProcessPicture, Stuck, Trial
+from antifreeze.doctor.facts import Death, Outcome, Place, ProcessPicture, Stuck, Trial
 
-_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages|lib/python\d[\d.]*|lib64/python\d[\d.]*)/|^<")
-_LOADING = re.compile(r"torch/utils/data/|antifreeze/(iterator|adoption|engine/)")
-_FETCHING = re.compile(r"torch/utils/data/_utils/fetch\.py$|antifreeze/engine/worker/fetch\.py$")
-_COLLATING = re.compile(r"torch/utils/data/_utils/collate\.py$|antifreeze/engine/worker/collate\.py$")
-_SPAWNED = re.compile(r"multiprocessing[./](spawn|forkserver)|--multiprocessing-fork|spawn_main")
 WORKERS = ("worker", "our-worker")
-_NO_LOADER = -1
+LOOKED_S = 3.0
+"""So long a process has to stay where it is before we say a word."""
+_BETWEEN = ("stem", "fork-server")
+_STOPPED = ("T", "t")
+_FILE = re.compile(r"(?:^|\()([\w+]+)[^ ()]*\.so")  # `libgomp-e985.so.1`, `wait (libtorch_cpu.so)`
+_SPAWNED = re.compile(r"multiprocessing[./](spawn|forkserver)|--multiprocessing-fork|spawn_main")
+LIVE = -1
+"""The number of the loader in a trial that is a running program."""
 
 
-def as_trial(processes: Sequence[ProcessPicture]) -> Trial | None:
-    """None: there is no such program, or it does not wait for a loader."""
-    trainer = next((process for process in processes if process.role == "trainer"), None)
-    workers = [process for process in processes if process.role in WORKERS]
-    if not workers and trainer is None:
-        return None
-    if trainer is not None and not waits_for_its_loader(trainer, has_workers=bool(workers)):
-        return None
-    is_spawned = any(_SPAWNED.search(process.command) for process in workers)
-    return Trial(
-        loader=_NO_LOADER,
-        engine="antifreeze" if any(process.role == "our-worker" for process in workers) else "torch",
-        workers=len(workers),
-        outcome=Outcome.HANG,
-        start_method=("spawn" if is_spawned else "fork") if workers else None,
-        stuck=tuple(as_stuck(process) for process in (*workers, *([trainer] if trainer else []))),
-    )
+def as_trials(processes: Sequence[ProcessPicture]) -> list[Trial]:
+    """Nothing: there is no such program, or nobody in it waits for a loader."""
+    trainers = [process for process in processes if process.role == "trainer"]
+    found = [
+        _as_trial(trainer, workers_of(trainer, processes)) for trainer in trainers if waits_for_its_loader(trainer)
+    ]
+    known = {process.pid for process in processes}
+    orphans = [process for process in processes if process.role in WORKERS and process.parent not in known]
+    return [*found, *([_as_trial(None, orphans)] if orphans else [])]
 
 
-def waits_for_its_loader(trainer: ProcessPicture, *, has_workers: bool) -> bool:
-    frames = main_frames(trainer)
-    if frames:
-        return any(_LOADING.search(frame.file) for frame in frames)
-    # Without a stack: a trainer that sleeps beside living workers.
-    return has_workers and trainer.cpu_share < 0.1 and trainer.waits_in in ("poll", "pipe", "lock")
+def workers_of(trainer: ProcessPicture, processes: Sequence[ProcessPicture]) -> list[ProcessPicture]:
+    """Those that work for it, directly or through a stem or a fork server."""
+    parents = {process.pid for process in processes if process.role in _BETWEEN and process.parent == trainer.pid}
+    parents.add(trainer.pid)
+    return [process for process in processes if process.role in WORKERS and process.parent in parents]
+
+
+def waits_for_its_loader(trainer: ProcessPicture) -> bool:
+    """Whether it has been in the loader, or in the dataset, all the time; of one without a stack, whether it may be."""
+    is_there = trainer.stage in ("next", "close", "start", "fetch", None)
+    return is_there and (stays_s(trainer) >= LOOKED_S or trainer.state in _STOPPED)
+
+
+def stays_s(process: ProcessPicture) -> float:
+    """For how long it has been where it is: without moving, or at the same sample."""
+    return max(process.still_s, process.same_place_s if process.stage != "idle" else 0.0)
 
 
 def as_stuck(process: ProcessPicture) -> Stuck:
-    frames = main_frames(process)
-    native = next((name for name in process.native if name), "")
+    is_worker = process.role != "trainer"
     return Stuck(
-        role="trainer" if process.role == "trainer" else "worker",
+        role="worker" if is_worker else "trainer",
         worker=process.worker,
         pid=process.pid,
-        frames=frames,
-        place=next((frame for frame in frames if is_of_the_user(frame)), None),
-        stage=stage_of(frames),
+        sample=process.sample,
+        seconds=stays_s(process),
+        frames=main_frames(process),
+        place=process.place,
+        stage=process.stage if is_worker or process.stage == "fetch" else "idle",
         waits_in=process.waits_in,
         state="t" if process.tracer else process.state,
         cpu_share=process.cpu_share,
-        library=" ".join(process.native) if native else "",
+        library=_library(process.native),
     )
+
+
+def _library(native: Sequence[str]) -> str:
+    """The innermost native library, without what its file name adds to it: `libgomp`, `tokenizers`."""
+    files = (_FILE.search(name) for name in native)
+    names = (found[1] for found in files if found)
+    return next((name for name in names if not name.startswith("libstdc++")), "")
 
 
 def main_frames(process: ProcessPicture) -> tuple[Place, ...]:
     """Of its main thread, the innermost first."""
-    threads = sorted(process.threads, key=lambda thread: not thread.is_main)
-    return threads[0].frames if threads else ()
+    return next((thread.frames for thread in process.threads if thread.is_main), ())
 
 
-def stage_of(frames: Sequence[Place]) -> str | None:
-    """What a worker is at, from its stack; None: it has none."""
-    if not frames:
-        return None
-    for frame in frames:
-        if _COLLATING.search(frame.file) or (_FETCHING.search(frame.file) and "collate_fn" in frame.text):
-            return "collate"
-        if _FETCHING.search(frame.file):
-            return "fetch"
-        if "init_fn" in frame.text:
-            return "init"
-    return "idle"
-
-
-def is_of_the_user(place: Place) -> bool:
-    return not _LIBRARY.search(place.file) and "antifreeze/" not in place.file
+def _as_trial(trainer: ProcessPicture | None, workers: Sequence[ProcessPicture]) -> Trial:
+    is_spawned = any(_SPAWNED.search(process.command) for process in workers)
+    ended = [each for each in workers if each.state == "Z"]
+    alive = [each for each in workers if each.state != "Z"]
+    staying = [each for each in alive if each.state in _STOPPED or stays_s(each) >= LOOKED_S]
+    return Trial(
+        loader=LIVE,
+        engine="antifreeze" if any(process.role == "our-worker" for process in workers) else "torch",
+        workers=len(workers),
+        outcome=Outcome.HANG,
+        start_method=("spawn" if is_spawned else "fork") if workers else None,
+        deaths=tuple(Death(worker=each.worker or 0, pid=each.pid, exitcode=each.exitcode) for each in ended),
+        stuck=tuple(map(as_stuck, [*staying, *([trainer] if trainer else [])])),
+    )

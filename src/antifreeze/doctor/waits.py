@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 
-from antifreeze.doctor.cases import Case, at, of_sample, touches
+from antifreeze.doctor.cases import CAME, Case, at, touches
 from antifreeze.doctor.facts import Outcome, Place, Stuck, Trial
 
 _THREADS = re.compile(r"(^|/)(concurrent/futures/\w+|asyncio/\w+|queue|multiprocessing/pool|multiprocess/pool)\.py$")
@@ -34,8 +34,12 @@ class Wait(StrEnum):
 
 def stuck_in(case: Case, *waits: Wait) -> Iterator[tuple[Trial, Stuck]]:
     """Those of a case who hang that way in code of the user's; a worker that died explains those who wait for it."""
+    works = any(trial.is_as_written and trial.outcome in CAME for trial in case.trials)
     for trial in case.trials:
         if trial.outcome is not Outcome.HANG or trial.deaths:
+            continue
+        # What works as written and hangs later hangs by our own doing: the trial without workers has used the dataset here.
+        if works and trial.workers:
             continue
         for stuck in trial.stuck:
             if is_at_work(stuck, trial) and wait_of(stuck, case) in waits:
@@ -119,11 +123,14 @@ def never_returned(stuck: Stuck, case: Case) -> str:
 
 
 def of_it(stuck: Stuck) -> str:
-    if stuck.sample is not None and stuck.stage != "collate":
-        return f" sample {stuck.sample}"
     if stuck.stage in ("collate", "init"):
-        return of_sample(stuck.sample)
-    return " its sample"
+        return ""
+    return f" sample {stuck.sample}" if stuck.sample is not None else " its sample"
+
+
+def sample_at(stuck: Stuck) -> str | None:
+    """The sample that it is stuck at; none of them is to blame for what happens to a whole batch."""
+    return None if stuck.stage in ("collate", "init") else stuck.sample
 
 
 def state_of(stuck: Stuck) -> str:

@@ -47,7 +47,14 @@ from antifreeze.machine.own import (
     umask,
     waited_for_processor_s,
 )
-from antifreeze.machine.processes import GroupFacts, ProcessFacts, facts_of_groups, process_facts, processes_with
+from antifreeze.machine.processes import (
+    GroupFacts,
+    ProcessFacts,
+    exit_code_of,
+    facts_of_groups,
+    process_facts,
+    processes_with,
+)
 from antifreeze.machine.rights import Rights, catches, rights_over
 from antifreeze.machine.threads import files_waited_in, thread_names
 from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, peer_of, wait_of
@@ -74,6 +81,7 @@ __all__ = [
     "descriptor_limits",
     "directory_of",
     "environment_of",
+    "exit_code_of",
     "facts_of_groups",
     "faulted_bytes",
     "files_waited_in",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +75,8 @@ class ProcessFacts:
     tracer_pid: int
     """Who debugs it; 0: nobody."""
     waits_in: str | None
-    """What its main thread waits for: lock, file lock, socket, pipe, poll, sleep, child (its end)
-    or disk; None: something else, or nothing."""
+    """What its main thread waits for: lock, file lock, socket, pipe, terminal (somebody to type), poll, sleep, child (its
+    end) or disk; None: something else, or nothing."""
 
 
 class GroupFacts(NamedTuple):
@@ -167,6 +168,15 @@ def facts_in_stat(pid: int) -> Stat | None:
     )
 
 
+def exit_code_of(pid: int) -> int | None:
+    """Of a process that has ended and was not waited for yet, as multiprocessing gives it; None: we may not know."""
+    seen = facts_in_stat(pid)
+    if seen is None or seen.state != "Z":
+        return None
+    fields = "".join(lines(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return os.waitstatus_to_exitcode(int(fields[49])) if len(fields) > 49 else None
+
+
 def _io_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) for line in lines(f"/proc/{pid}/io") if line.startswith(("rchar:", "wchar:")))
 
@@ -203,11 +213,15 @@ def call_of(pid: int) -> tuple[int, list[int]] | None:
 
 
 def _kind_of_file(pid: int, fd: int) -> str | None:
+    path = f"/proc/{pid}/fd/{fd}"
     try:
-        target = os.readlink(f"/proc/{pid}/fd/{fd}")
+        target, mode = os.readlink(path), os.stat(path).st_mode
     except OSError:
         return None
-    kind = target.partition(":")[0]
-    if kind in ("socket", "pipe"):
-        return kind
+    if stat.S_ISSOCK(mode):
+        return "socket"
+    if stat.S_ISFIFO(mode):
+        return "pipe"
+    if target.startswith(("/dev/pts/", "/dev/tty")):
+        return "terminal"
     return "disk" if target.startswith("/") and not target.startswith("/dev/") else None

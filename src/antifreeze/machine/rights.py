@@ -17,7 +17,6 @@ class Rights:
     """What decides whether we may read the memory of a process."""
 
     is_same_user: bool
-    is_root: bool
     has_capability: bool
     """CAP_SYS_PTRACE, which lifts all other restrictions but the strictest of Yama."""
     ptrace_scope: int | None
@@ -29,7 +28,6 @@ def rights_over(pid: int) -> Rights:
     """What we may do with this process, as far as it is a question of rights."""
     return Rights(
         is_same_user=_users(pid) == {os.geteuid()},
-        is_root=os.geteuid() == 0,
         has_capability=_has_capability(),
         ptrace_scope=ptrace_scope(),
         is_in_container=any(os.path.exists(sign) for sign in _SIGNS_OF_A_CONTAINER),

@@ -3,6 +3,7 @@
 import asyncio
 import bz2
 import contextlib
+import ctypes
 import gzip
 import http.client
 import io
@@ -18,7 +19,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import resource_tracker, shared_memory
+from multiprocessing import resource_tracker, shared_memory, sharedctypes
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def an_lmdb_without_locks(path: Path) -> Any:
     [
         (a_file, "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
         (a_raw_file, "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
-        (a_text_file, "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
+        (a_text_file, "file", "an open file '{path}' (mode 'r')", "r", True, False),
         (a_file_to_write, "file", "an open file '{path}' (mode 'wb')", "wb", True, False),
         (a_temporary_file, "file", "an open file", "rb+", True, False),
         (compressed(gzip), "file", "an open file '{path}' (mode 'rb')", "rb", True, False),
@@ -283,13 +284,13 @@ def test_locks_inside_objects_of_libraries_are_not_told() -> None:
 def test_a_lock_of_multiprocessing_is_told() -> None:
     lock = FORK.Lock()
     (held,) = held_in(lock)
-    assert (held.kind, held.what, held.is_deadly) == ("process-lock", "a multiprocessing.synchronize.Lock", False) or (
-        held.kind,
-        held.what,
-    ) == ("process-lock", "a multiprocessing.Lock")
+    assert (held.kind, held.what, held.is_deadly) == ("process-lock", "a multiprocessing.Lock", False)
     with lock:
         (held,) = held_in(lock)
         assert held.what.endswith("that is held now")
+    (held,) = held_in(sharedctypes.synchronized(ctypes.c_int(1), lock=FORK.RLock()))
+    assert (held.path, held.kind) == ("dataset.thing._lock", "process-lock")
+    assert not held_in(FORK.Event())
 
 
 @pytest.mark.parametrize(

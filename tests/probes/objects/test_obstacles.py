@@ -2,10 +2,12 @@
 
 import multiprocessing
 import socket
+import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import lmdb
@@ -16,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from antifreeze.doctor.facts import Loader, Obstacle
 from antifreeze.probes.objects import look_at
-from antifreeze.probes.objects.obstacles import MOST_OBSTACLES
+from antifreeze.probes.objects.obstacles import MOST_OBSTACLES, hidden_names
 
 
 class Samples(Dataset[int]):
@@ -92,8 +94,20 @@ def test_several_obstacles_are_told_the_first_first_and_each_once() -> None:
     steps = [lambda x: x for _ in range(3)]
     found = looked_at(Samples(a=lock, b=steps, c=lock)).obstacles
     assert [each.path for each in found] == ["dataset.a", "dataset.b[0]"]
-    many = {f"a{i}": SimpleNamespace(lock=eval(f"lambda x: {i}")) for i in range(2 * MOST_OBSTACLES)}
-    assert len(looked_at(Samples(**many)).obstacles) <= MOST_OBSTACLES
+    many = {f"a{i}": threading.Lock() for i in range(2 * MOST_OBSTACLES)}
+    assert len(looked_at(Samples(**many)).obstacles) == MOST_OBSTACLES
+
+
+class Pooled(Samples):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = ThreadPoolExecutor(1)
+
+
+def test_of_something_with_several_bad_parts_only_the_first_is_told() -> None:
+    found = only_obstacle(Pooled())
+    assert found.path == "dataset.pool._work_queue"
+    assert found.place is not None and found.place.text == "self.pool = ThreadPoolExecutor(1)"
 
 
 def connections() -> Any:
@@ -149,6 +163,11 @@ def test_our_crossing_is_asked_too(tmp_path: Path) -> None:
         assert [each.path for each in loader.obstacles] == ["dataset.env"]
 
 
+def test_of_a_notebook_another_process_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    assert hidden_names() is None
+
+
 SCRIPT = """
 import multiprocessing
 import sys
@@ -193,8 +212,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.fallback
+@pytest.mark.deadline(60)
 def test_what_is_defined_under_the_main_guard_cannot_be_found_by_a_new_process(run_script: Callable[..., Any]) -> None:
-    ended = run_script(SCRIPT).check()
+    ended = run_script(SCRIPT, timeout=50).check()
     assert ended.stdout.splitlines() == [
         "dataset.__class__ | the class Guarded at script_0.py:24 | script_0.py:24 | True",
         "collate_fn | the function collate_here at script_0.py:27 | script_0.py:27 | True",

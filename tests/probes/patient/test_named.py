@@ -28,6 +28,19 @@ def make_of(size, more=1):
 """
 
 
+TALKATIVE = """
+import sys
+assert "torch" not in sys.modules  # the order of imports is the user's
+from torch.utils.data import DataLoader
+
+def collate(samples):
+    print("asked for", samples)
+    return samples
+
+loader = DataLoader(range(4), batch_size=2, collate_fn=collate)
+"""
+
+
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     package = tmp_path / "their_package"
@@ -69,12 +82,12 @@ def test_an_import_that_fails_inside_the_module_is_told_as_it_is(directory: Path
 
 
 @pytest.mark.fallback
+@pytest.mark.deadline(60)
 def test_the_loader_is_iterated(directory: Path, run_script: Callable[..., Any]) -> None:
-    text = "def collate(samples):\n    print('asked for', samples)\n    return samples\n"
-    (directory / "own.py").write_text(
-        f"{text}from torch.utils.data import DataLoader\nloader = DataLoader(range(4), batch_size=2, collate_fn=collate)\n"
-    )
+    (directory / "own.py").write_text(TALKATIVE)
     ended = run_script(
-        "import runpy, sys; runpy.run_module('antifreeze.probes.patient.named', run_name='__main__')", "own:loader"
+        "import runpy, sys; runpy.run_module('antifreeze.probes.patient.named', run_name='__main__')",
+        "own:loader",
+        timeout=50,
     )
     assert ended.check().stdout == "asked for [0, 1]\n"

@@ -21,10 +21,10 @@ https://docs.python.org/3/library/fcntl.html#fcntl.flock
 from __future__ import annotations
 
 from antifreeze.doctor.cases import Case, at, cases, touches, whose
-from antifreeze.doctor.deaths import end_of
+from antifreeze.doctor.deaths import deaths_in, end_of
 from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, is_at_work, never_returned, state_of, wait_of
+from antifreeze.doctor.waits import Wait, is_at_work, never_returned, sample_at, state_of, wait_of
 
 CODE = "AF107"
 FIX = (
@@ -65,16 +65,18 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _by_death(case: Case) -> list[Finding]:
-    death = next((each for trial in case.trials for each in trial.deaths if each.locks_held), None)
+    deaths = [death for _, death in deaths_in(case)]
+    waiting = _waiting(case)
+    death = next((each for each in deaths if each.locks_held), deaths[0] if deaths and waiting else None)
     if death is None:
         return []
-    path = death.locks_held[0]
-    lock = next((held for held in case.held if held.path == path), None)
+    lock = _lock(case, path=death.locks_held[0]) if death.locks_held else _lock(case, stuck=waiting[0])
+    path = death.locks_held[0] if death.locks_held else lock.path if lock else "a lock"
     at_sample = f" at sample {death.sample}" if death.sample is not None else ""
     return [
         Finding(
             code=CODE,
-            weight=Weight.CERTAIN,
+            weight=Weight.CERTAIN if death.locks_held else Weight.LIKELY,
             what=f"worker {death.worker} ended{at_sample} while it held a lock, and nobody can take that lock any more",
             where=(lock.place if lock else None) or death.place or case.built_at,
             why=f"{whose(lock) if lock else path} is shared by the processes, and stays locked when its holder dies "
@@ -85,57 +87,55 @@ def _by_death(case: Case) -> list[Finding]:
             worker=death.worker,
             pid=death.pid,
             sample=death.sample,
-            explains=("AF103", "AF403", "AF405"),
+            explains=("AF103", "AF106", "AF403", "AF405"),
         )
     ]
 
 
 def _by_waiting(case: Case) -> list[Finding]:
-    waiting = [
-        (trial, stuck)
+    """Nobody is known to have died: the holder may be gone, or be one of those who wait."""
+    waiting = _waiting(case)
+    if not waiting:
+        return []
+    stuck, lock = waiting[0], _lock(case, stuck=waiting[0])
+    workers = [each for trial in case.trials for each in trial.stuck if each.role == "worker" and each.stage != "idle"]
+    is_held_by_none = len(waiting) > 1 and all(each in waiting for each in workers)
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.LIKELY if is_held_by_none else Weight.POSSIBLE,
+            what=never_returned(stuck, case),
+            where=stuck.place,
+            why=f"it waits{at(stuck.place)} for {whose(lock) if lock else 'a lock that the processes share'}; nobody who "
+            "gets on holds it",
+            fix=FIX,
+            evidence=(f"{len(waiting)} wait for it", state_of(stuck)),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            sample=sample_at(stuck),
+            rivals=() if is_held_by_none else ("AF103",),
+            decide=None if is_held_by_none else f"antifreeze dump {stuck.pid}",
+            explains=("AF103", "AF106", "AF403", "AF405"),
+        )
+    ]
+
+
+def _waiting(case: Case) -> list[Stuck]:
+    """Who waits for a lock that processes share, also in a trial that somebody died in."""
+    return [
+        stuck
         for trial in case.trials
         if trial.outcome is Outcome.HANG
         for stuck in trial.stuck
         if is_at_work(stuck, trial) and wait_of(stuck, case) is Wait.PROCESS_LOCK
     ]
-    if not waiting:
-        return []
-    trial, stuck = waiting[0]
-    lock = _lock(case, stuck)
-    name = whose(lock) if lock else "a lock that the processes share"
-    # Where nobody is seen to hold it and everybody waits, the holder is gone.
-    is_held_by_none = len(waiting) > 1 and all(
-        each.stage == "idle" or each in [s for _, s in waiting] for each in _workers(trial)
-    )
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if trial.deaths or is_held_by_none else Weight.POSSIBLE,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=f"it waits{at(stuck.place)} for {name}; no worker that lives holds it",
-            fix=FIX,
-            evidence=(
-                f"{len(waiting)} wait for it",
-                state_of(stuck),
-                *(f"{d.pid}: {end_of(d)}" for d in trial.deaths[:2]),
-            ),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=stuck.sample,
-            rivals=() if trial.deaths or is_held_by_none else ("AF103",),
-            decide=None if trial.deaths or is_held_by_none else f"antifreeze dump {stuck.pid}",
-            explains=("AF103", "AF403", "AF405"),
-        )
-    ]
 
 
-def _workers(trial: Trial) -> list[Stuck]:
-    return [stuck for stuck in trial.stuck if stuck.role == "worker"]
-
-
-def _lock(case: Case, stuck: Stuck) -> Held | None:
+def _lock(case: Case, *, path: str | None = None, stuck: Stuck | None = None) -> Held | None:
+    """The lock at this path; or that somebody waits for, as far as the line tells."""
     locks = [held for held in case.held if held.kind == "process-lock"]
-    named = [held for held in locks if touches(held, [stuck.place])]
+    if path is not None:
+        return next((held for held in case.held if held.path == path), None)
+    named = [held for held in locks if touches(held, [stuck.place if stuck else None])]
     return next(iter(named or locks), None)

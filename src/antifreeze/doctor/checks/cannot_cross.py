@@ -51,11 +51,19 @@ REFUSED = {
     "concurrent.futures.ThreadPoolExecutor": "a thread pool",
     "concurrent.futures.ProcessPoolExecutor": "a process pool",
 }
+OPENS = {
+    "lmdb": "lmdb.open(path, readonly=True, lock=False)",
+    "h5py": "h5py.File(path)",
+    "hdf5": "h5py.File(path)",
+    "sqlite": "sqlite3.connect(path)",
+    "zip": "zipfile.ZipFile(path)",
+    "tar": "tarfile.open(path)",
+    "socket": "socket.create_connection(address)",
+}
 FIXES = {
     "lambda": "use a named function on the top level of a file instead of the lambda",
     "local": "move the class or function to the top level of a file",
     "generator": "make it a list, or make it in each worker",
-    "handle": "open it in each worker: self.x = antifreeze.per_worker(lambda: open(path, 'rb')), then self.x().read()",
     "lock": "make it in each worker: self.lock = antifreeze.per_worker(threading.Lock), then with self.lock():",
 }
 
@@ -91,7 +99,7 @@ def _examine(case: Case) -> list[Finding]:
             where=first.place or case.built_at,
             why=f"{first.path} is {first.what}, and workers are started by {case.start_method}, which pickles the dataset"
             f"{others}",
-            fix=(*(("antifreeze run {script}",) if is_ours else ()), _remedy(first.what), *_forks(case)),
+            fix=(*(("antifreeze run {script}",) if is_ours else ()), _remedy(first.what, first.path), *_forks(case)),
             evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
             loader=case.number,
             explains=("AF314", "AF321", "AF403"),
@@ -113,7 +121,8 @@ def _by_error(case: Case, raised: Raised) -> Finding:
     )
 
 
-def _remedy(what: str) -> str:
+def _remedy(what: str, path: str = "") -> str:
+    name = path.replace("dataset.", "self.", 1) if path.startswith("dataset.") else "self.x"
     lower = what.lower()
     if "lambda" in lower:
         return FIXES["lambda"]
@@ -121,7 +130,10 @@ def _remedy(what: str) -> str:
         return FIXES["local"]
     if "generator" in lower:
         return FIXES["generator"]
-    return FIXES["lock"] if "lock" in lower else FIXES["handle"]
+    if "lock" in lower:
+        return FIXES["lock"].replace("self.lock", name)
+    opens = next((call for word, call in OPENS.items() if word in lower), "open(path, 'rb')")
+    return f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}()"
 
 
 def _forks(case: Case) -> tuple[str, ...]:
@@ -143,7 +155,7 @@ def _written(facts: Facts) -> Iterator[Finding]:
 
 
 def _refused(pair: Pair) -> Iterator[Finding]:
-    for assignment in pair.dataset.assignments:
+    for assignment in () if pair.dataset.pickles_itself else pair.dataset.assignments:
         if assignment.value in REFUSED:
             path = f"dataset.{assignment.name}"
             yield _from_source(pair, path, REFUSED[assignment.value], assignment.place)
@@ -153,18 +165,17 @@ def _refused(pair: Pair) -> Iterator[Finding]:
         if pair.call.arguments.get(argument, "").lstrip().startswith("lambda"):
             yield _from_source(pair, argument, "a lambda", pair.call.place)
     if "lambda" in pair.call.arguments.get("dataset", ""):
-        yield _from_source(pair, "dataset", "given a lambda", pair.call.place)
+        yield _from_source(pair, "dataset", "given a lambda", pair.call.place, weight=Weight.POSSIBLE)
 
 
-def _from_source(pair: Pair, path: str, what: str, place: Place) -> Finding:
+def _from_source(pair: Pair, path: str, what: str, place: Place, *, weight: Weight = Weight.LIKELY) -> Finding:
     return Finding(
         code=CODE,
-        weight=Weight.LIKELY,
+        weight=weight,
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,
         why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by "
-        f"{pair.start_method}, which "
-        "pickles the dataset",
-        fix=("antifreeze run {script}", _remedy(what)),
+        f"{pair.start_method}, which pickles the dataset",
+        fix=("antifreeze run {script}", _remedy(what, path)),
         evidence=("as the source has it",),
     )

@@ -93,8 +93,7 @@ def _written(facts: Facts) -> Iterator[Finding]:
                     what="all workers would draw the same random numbers, and begin with them again in every epoch",
                     where=each.place,
                     why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each "
-                    "worker of the "
-                    f"loader at {pair.call.place} has a copy in the same state",
+                    f"worker of the loader at {pair.call.place} has a copy in the same state",
                     fix=FIX,
                     evidence=("as the source has it",),
                 )

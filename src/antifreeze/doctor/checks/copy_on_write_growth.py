@@ -85,8 +85,8 @@ def _examine(case: Case) -> list[Finding]:
             what="the memory of every worker grows with the samples that it reads, although it only reads",
             where=bulk.place or case.built_at,
             why=f"{bulk.path} is a {bulk.type} of {bulk.count:,} Python objects ({size(bulk.bytes)}); touching one "
-            "writes its "
-            f"reference count, so each worker copies it, in the end {size(whole)} for {case.num_workers} workers",
+            f"writes its reference count, so each worker copies it, in the end {size(whole)} for {case.num_workers} "
+            "workers",
             fix=(
                 f"{_assigned(bulk)} = antifreeze.packed({_assigned(bulk)})   (reads like the {bulk.type}, is never copied)",
                 "antifreeze run {script}   (renews a worker that has copied much)",

@@ -18,7 +18,7 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in
+from antifreeze.doctor.cases import Case, at, cases, first_line, is_users
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -48,8 +48,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(case: Case) -> list[Finding]:
-    stages = ("fetch", "collate", "init")
-    lost = [trial for trial in raised_in(case, *stages) if trial.outcome is Outcome.HANG and trial.workers]
+    lost = [trial for trial in case.trials if trial.workers and is_lost(trial)]
     raised = lost[0].raised if lost else None
     if raised is None:
         return []
@@ -61,8 +60,7 @@ def _examine(case: Case) -> list[Finding]:
             what=f"{sample} fails, and the training waits for ever instead of saying so",
             where=raised.place,
             why=f"{raised.type}{at(raised.place)} ({first_line(raised.message)}) cannot be pickled, so it never "
-            "reaches the "
-            "training process",
+            "reaches the training process",
             fix=(
                 f"mend {sample}, and define {raised.type.rpartition('.')[2]} on the top level of a file",
                 "antifreeze run {script}   (shows the error)",
@@ -75,3 +73,13 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF103", "AF305", "AF321"),
         )
     ]
+
+
+def is_lost(trial: Trial) -> bool:
+    """Whether code of the user's raised, and what it raised did not arrive."""
+    raised = trial.raised
+    if raised is None or not is_users(raised):
+        return False
+    if raised.stage == "send":
+        return raised.culprit.startswith("the exception ")
+    return trial.outcome is Outcome.HANG and raised.stage in ("fetch", "collate", "init")

@@ -2,7 +2,8 @@
 
 What happens: `os.cpu_count()` and the native libraries count the processors of the machine. A container, or a job of a
 cluster, is often given the time of a few of them only. Threads and workers beyond these get nothing done: they take turns,
-and the kernel stops all of them whenever the time of a period is used up. Training is slow, and slow in jerks.
+and the kernel stops all of them whenever the time of a period is used up. With the time of one processor on a machine that
+shows two, torch starts two threads, and 60 products of matrices took 1.4 to 4.5 s here; 1.0 to 1.2 s with one thread.
 
 How we know: the quota of the cgroup and the processors that this process may be put on, against the environment variables
 that size thread pools, and, where no such variable is set, against the number of threads that OpenMP then starts: one for
@@ -53,7 +54,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _too_many(machine: Machine) -> list[str]:
     """What goes by the processors of the machine, in words."""
-    sized = {name: int(value) for name, value in machine.thread_settings.items() if value.isdigit()}
+    sized = {name: int(value) for name, value in machine.thread_settings.items() if value.isdecimal()}
     found = [f"{name}={threads}" for name, threads in sized.items() if threads > machine.usable_cpus]
     # OpenMP counts the processors that it may be put on, and does not know of quotas.
     if machine.cpu_quota and "OMP_NUM_THREADS" not in machine.thread_settings:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases, touches, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF101"
 KINDS = ("executor", "thread", "loop")
@@ -94,10 +94,10 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=() if pool or case.is_live else ("AF103",),
             decide=None if pool or case.is_live else f"antifreeze dump {stuck.pid}",
-            explains=("AF102", "AF103", "AF104", "AF109", "AF110", "AF405"),
+            explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
         )
     ]
 

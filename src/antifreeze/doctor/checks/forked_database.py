@@ -20,12 +20,16 @@ forks), https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loadin
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, whose
+import re
+
+from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.handles import harm_of
+from antifreeze.doctor.handles import Harm, harm_of
 
 CODE = "AF309"
+# What LMDB says of its table of readers, to every process once forked ones have filled or broken it.
+OF_THE_TABLE = re.compile(r"^lmdb\.(ReadersFullError|BadRslotError|BadTxnError|InvalidParameterError)$")
 ERRORS = ("lmdb.", "sqlite3.")
 
 _BASE = Held(path="dataset.env", kind="lmdb", what="an LMDB environment 'db'", place=Place("train.py", 25))
@@ -55,7 +59,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(case: Case) -> list[Finding]:
-    harm = harm_of(case, "lmdb", "sqlite")
+    harm = harm_of(case, "lmdb", "sqlite") or _table_is_full(case)
     if harm is None:
         return []
     is_its_own = harm.raised is not None and harm.raised.type.startswith(ERRORS)
@@ -79,3 +83,14 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF302", "AF307", "AF321", "AF322", "AF326"),
         )
     ]
+
+
+def _table_is_full(case: Case) -> Harm | None:
+    """Forked workers spoil the table of readers for the training process as well, so that it fails there, too."""
+    held = next((each for each in case.held if each.kind == "lmdb"), None)
+    raised = [trial.raised for trial in raised_in(case, "fetch") if trial.workers and trial.raised]
+    failed = [each for each in raised if OF_THE_TABLE.match(each.type)]
+    if held is None or not case.is_forked or not failed:
+        return None
+    seen = f"reproduced: {failed[0].type}: {first_line(failed[0].message)}"
+    return Harm(held, Weight.CERTAIN, (seen,), failed[0], failed[0].sample)

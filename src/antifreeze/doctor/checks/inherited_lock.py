@@ -24,7 +24,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases, touches, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding
-from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF104"
 
@@ -93,7 +93,7 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
-            explains=("AF103", "AF109", "AF403", "AF405"),
+            sample=sample_at(stuck),
+            explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
         )
     ]

@@ -23,10 +23,12 @@ https://github.com/joblib/threadpoolctl, https://docs.pola.rs/user-guide/misc/mu
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
+import re
+
+from antifreeze.doctor.cases import Case, at, cases, touches
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, is_native_pool, never_returned, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, frames_above, is_native_pool, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF102"
 # What keeps a library from using its pool.
@@ -102,10 +104,10 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
             decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF103", "AF104", "AF109", "AF405"),
+            explains=("AF103", "AF104", "AF106", "AF109", "AF405"),
         )
     ]
 
@@ -113,17 +115,22 @@ def _examine(case: Case) -> list[Finding]:
 def _suspect(case: Case, stuck: Stuck) -> tuple[NativePool | None, Weight]:
     """The pool that it waits for, and how sure that is."""
     pools = [pool for pool in (case.loader.pools if case.loader else ()) if pool.is_used is not False]
-    where = [stuck.library, *(frame.file for frame in stuck.frames[:3]), *([stuck.place.text] if stuck.place else [])]
-    named = [pool for pool in pools if any(pool.library and pool.library in text for text in where)]
-    if named:
-        return named[0], case.sure(is_proven=case.works_without_workers is True)
+    sure = case.sure(is_proven=case.works_without_workers is True)
+    inside = " ".join([stuck.library, *(frame.file for frame in frames_above(stuck))])
+    natives = [held.what for held in case.held if held.kind == "native" and touches(held, [stuck.place])]
+    for texts in ([inside], natives):
+        named = [pool for pool in pools if any(re.search(rf"\b{re.escape(pool.library)}\b", text) for text in texts)]
+        if named:
+            return named[0], sure
     if is_native_pool(stuck.library):
         return next(iter(pools), None), Weight.LIKELY
+    deadly = [pool for pool in pools if pool.why]
+    line = stuck.place.text if stuck.place else ""
+    written = [pool for pool in pools if pool.library and re.search(rf"\b{re.escape(pool.library)}\b", line)]
+    if deadly or written:
+        return (deadly or written)[0], sure if len(deadly) == 1 or written else Weight.LIKELY
     used = [pool for pool in pools if pool.is_used]
-    if used and case.works_without_workers:
-        deadly = [pool for pool in used if pool.why]
-        return (deadly or used)[0], Weight.LIKELY
-    return next(iter(pools), None), Weight.POSSIBLE
+    return next(iter(used or pools), None), Weight.LIKELY if used and case.works_without_workers else Weight.POSSIBLE
 
 
 def _frame(stuck: Stuck) -> str:

@@ -79,8 +79,7 @@ def _examine(case: Case) -> list[Finding]:
             f"{1000 * fast:.1f} ms without",
             where=case.built_at,
             why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
-            "piece of shared "
-            "memory of its own",
+            "piece of shared memory of its own",
             fix=(
                 "antifreeze run {script}",
                 "put the fields into one tensor in collate_fn: torch.stack(…)",

@@ -66,7 +66,7 @@ def _examine(case: Case) -> list[Finding]:
     raised = trial.raised
     sample = next(iter(trial.none_samples), None) or (raised.sample if raised else None)
     sight = _return(case.facts)
-    swallowed = next((t.raised.swallowed for t in failed if t.raised and t.raised.swallowed), "")
+    swallowed = _swallowed(case)
     place = (raised.culprit_at if raised else None) or (sight.place if sight else None)
     place = place or (case.loader.dataset_at if case.loader else None)
     hidden = f" It hides {first_line(swallowed)}" if swallowed else ""
@@ -90,6 +90,13 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF321", "AF326"),
         )
     ]
+
+
+def _swallowed(case: Case) -> str:
+    """What the dataset's own `except` caught."""
+    told = [trial.raised.swallowed for trial in case.trials if trial.raised]
+    told += [text for trial in case.trials for text in trial.swallowed.values()]
+    return next((text for text in told if text), "")
 
 
 def _is_about_none(trial: Trial) -> bool:
@@ -122,8 +129,7 @@ def _written(facts: Facts) -> Iterator[Finding]:
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,
             why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
-            "the loader at "
-            f"{pair.call.place} has no collate_fn that would drop it",
+            f"the loader at {pair.call.place} has no collate_fn that would drop it",
             fix=(
                 "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",
                 "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",

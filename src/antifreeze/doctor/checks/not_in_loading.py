@@ -23,10 +23,9 @@ from __future__ import annotations
 from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.pictures import LOOKED_S, workers_of
 
 CODE = "AF111"
-LOOKED_S = 3.0
-"""So long it has to be in the same place before we say a word."""
 LONG_S = 10.0
 """No step that is going on leaves a process without any work for so long."""
 RUNNING_SHARE = 0.1
@@ -61,6 +60,7 @@ _WAITS = {
     "file lock": "it waits for a lock on a file",
     "socket": "it waits for an answer over the network",
     "pipe": "it waits for another process to write",
+    "terminal": "it waits for somebody to type",
     "poll": "it waits for something to come",
     "sleep": "it sleeps",
     "disk": "it waits for a disk",
@@ -76,9 +76,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(trainer: ProcessPicture, facts: Facts) -> list[Finding]:
-    workers = [
-        each for each in facts.processes if each.role in ("worker", "our-worker") and _is_of(each, trainer, facts)
-    ]
+    workers = workers_of(trainer, facts.processes)
     is_resting = bool(workers) and all(each.stage == "idle" and each.still_s >= LOOKED_S for each in workers)
     # A training that gets on takes a batch now and then, and a worker gets something to do.
     is_running = trainer.cpu_share >= RUNNING_SHARE and trainer.same_place_s >= LOOKED_S and is_resting
@@ -111,11 +109,6 @@ def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running:
         decide=None if sure else f"antifreeze dump {trainer.pid}",
         explains=("AF103", "AF406"),
     )
-
-
-def _is_of(worker: ProcessPicture, trainer: ProcessPicture, facts: Facts) -> bool:
-    between = {each.pid: each.parent for each in facts.processes if each.role in ("stem", "fork-server")}
-    return trainer.pid in (worker.parent, between.get(worker.parent))
 
 
 def _rank(trainer: ProcessPicture) -> str:

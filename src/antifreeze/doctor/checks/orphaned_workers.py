@@ -4,8 +4,9 @@ What happens: torch's workers look whether their parent is alive only while they
 in a sample (a dead mount, a long read) never looks. When the training process is killed, by `kill -9` or by the
 scheduler, such workers stay, with their memory, files and ports, and the next job finds the machine full.
 
-How we know: in a trial the process was killed as a scheduler would do it, and workers were still there afterwards; or
-the workers of a running program have no parent any more.
+How we know: in a trial the process was killed as a scheduler would do it, and workers were still there afterwards; it is
+no more than possible where the training is the script itself, which may never be killed. Or the workers of a running
+program have no parent any more.
 
 What to do: `antifreeze run train.py`: our workers end within two seconds of their trainer, however it ends. With
 torch's loader: kill the whole process group or container, and bound the time of every read (AF103).
@@ -18,16 +19,20 @@ https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, of_sample
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Stuck, Trial
+from dataclasses import replace
+
+from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Run, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import as_stuck
 
 CODE = "AF106"
 INIT = 1
+DECIDE = "ps -ef | grep {script}   (after the next kill)"
 
 _LINE = Place("train.py", 29, "__getitem__", "time.sleep(600)")
 SICK = Facts(
+    run=Run(command="train.py", outcome=Outcome.OK, reached_a_loader=True, is_trainer_a_child=True),
     loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
     trials=(
         Trial(
@@ -55,9 +60,13 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(case: Case) -> list[Finding]:
     seen = [trial for trial in case.trials if trial.orphans]
-    return (
-        [_finding(seen[0].orphans, evidence="reproduced: the trainer was killed", number=case.number)] if seen else []
-    )
+    if not seen:
+        return []
+    finding = _finding(seen[0].orphans, evidence="reproduced: the trainer was killed", number=case.number)
+    # Whoever hangs outlives its trainer. It is a disease of its own where somebody ends the trainer: a parent, a launcher.
+    run = case.facts.run
+    is_at_risk = run is not None and bool(run.is_trainer_a_child)
+    return [finding if is_at_risk else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)]
 
 
 def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:
@@ -72,13 +81,14 @@ def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:
 def _finding(left: tuple[Stuck, ...], *, evidence: str, number: int | None) -> Finding:
     place = next((each.place for each in left if each.place), None)
     sample = next((each.sample for each in left if each.sample), None)
+    at_sample = f" with sample {sample}" if sample is not None else ""
     pids = ", ".join(str(each.pid) for each in left[:8])
     return Finding(
         code=CODE,
         weight=Weight.CERTAIN,
         what=f"{len(left)} worker{'s' * (len(left) > 1)} lived on after the training process was killed",
         where=place,
-        why=f"torch's workers look for their parent between batches only; these were busy{at(place)}{of_sample(sample)}",
+        why=f"torch's workers look for their parent between batches only; these were busy{at(place)}{at_sample}",
         fix=(
             "antifreeze run {script}",
             f"kill {pids.replace(',', '')}" if number is None else "kill the whole process group: kill -9 -- -PGID",

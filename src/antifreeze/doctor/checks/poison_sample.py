@@ -4,7 +4,7 @@ What happens: a damaged file makes a native decoder crash, or a huge one is too 
 again does not help: training dies at the same place, after hours if the order is shuffled, and torch does not say at
 which sample.
 
-How we know: workers ended at the same sample in several trials.
+How we know: several processes ended at the same sample.
 
 What to do: look at the sample that is named, and remove or repair it. `antifreeze run --on-error skip train.py` leaves
 it out by itself once it has ended two workers, and says so.
@@ -17,8 +17,10 @@ Read on: https://docs.python.org/3/library/faulthandler.html
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases, comes_again
-from antifreeze.doctor.deaths import deaths_in, died_at, end_of
+from collections import Counter
+
+from antifreeze.doctor.cases import at, cases
+from antifreeze.doctor.deaths import deaths_in, end_of
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -40,25 +42,25 @@ HEALTHY = Facts(
 def examine(facts: Facts) -> list[Finding]:
     findings = []
     for case in cases(facts):
-        again = [death for _, death in deaths_in(case) if comes_again(case, death.sample, died_at)]
+        times = Counter(death.sample for _, death in deaths_in(case))
+        again = [death for _, death in deaths_in(case) if death.sample is not None and times[death.sample] > 1]
         if not again:
             continue
         death = next((each for each in again if each.place), again[0])
-        count = sum(death.sample in died_at(trial) for trial in case.trials)
         findings.append(
             Finding(
                 code=CODE,
                 weight=Weight.CERTAIN,
                 what=f"sample {death.sample} ends every worker that loads it",
                 where=death.place,
-                why=f"loading it was {end_of(death)}{at(death.place)} in {count} trials: the sample, or the code "
-                "that reads it, "
-                "is to blame, and not the loader",
+                why=f"who loads it is {end_of(death)}{at(death.place)}: the sample, or the code that reads it, is to "
+                "blame, "
+                "and not the loader",
                 fix=(
                     f"remove or repair sample {death.sample}",
                     "antifreeze run --on-error skip {script}   (leaves it out, and says so)",
                 ),
-                evidence=(f"reproduced in {count} of {len(case.trials)} trials", end_of(death)),
+                evidence=(f"reproduced: {times[death.sample]} processes ended at it", end_of(death)),
                 loader=case.number,
                 worker=death.worker,
                 pid=death.pid,

@@ -52,7 +52,7 @@ HEALTHY = Facts(
                 sights=(Sight(kind="process-pool", what="multiprocessing.Pool", place=Place("train.py", 30)),),
             ),
         ),
-        loaders=(LoaderCall(place=Place("train.py", 36), arguments={"dataset": "Parallel()"}),),
+        loaders=(LoaderCall(place=Place("train.py", 36), workers=0, datasets=("Parallel",)),),
     )
 )
 

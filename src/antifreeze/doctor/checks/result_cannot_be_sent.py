@@ -18,7 +18,7 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, cases, first_line, is_users, of_sample
+from antifreeze.doctor.cases import Case, at, cases, first_line, is_users, of_sample
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -51,7 +51,7 @@ HEALTHY = Facts(
 
 
 def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
+    return [finding for case in cases(facts) for finding in (_lost(case) if case.is_live else _examine(case))]
 
 
 def _examine(case: Case) -> list[Finding]:
@@ -69,8 +69,7 @@ def _examine(case: Case) -> list[Finding]:
             f"{', and the training waits for it for ever' if hangs else ''}",
             where=place or (case.loader.dataset_at if case.loader else None) or case.built_at,
             why=f"{raised.culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch "
-            "prints the "
-            "error in a thread of the worker and drops the batch",
+            "prints the error in a thread of the worker and drops the batch",
             fix=(
                 "return plain values from the dataset: tensors, arrays, numbers, texts",
                 "antifreeze run {script}   (carries lambdas and local classes, names the rest)",
@@ -84,5 +83,32 @@ def _examine(case: Case) -> list[Finding]:
     ]
 
 
+def _lost(case: Case) -> list[Finding]:
+    """In a running program: everybody waits, and nobody has the batch."""
+    (trial,), trainer = case.trials, case.waiting
+    idle = [each for each in trial.stuck if each.role == "worker" and each.stage == "idle"]
+    if trainer is None or trial.engine != "torch" or not idle or len(idle) < trial.workers:
+        return []
+    waits = f"the training{at(trainer.place)} waits for a batch that nobody is making"
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.POSSIBLE,
+            what=f"all {len(idle)} workers are idle, and {waits}",
+            where=trainer.place,
+            why="the batch was made and got lost: torch drops one that cannot be pickled, or finds no room in /dev/shm, "
+            "after it has printed the error to stderr",
+            fix=(
+                "look for a traceback of _feed in what the program wrote to stderr",
+                "antifreeze run {script}   (names the part that cannot be sent, and needs no /dev/shm)",
+            ),
+            evidence=("seen in the running program", f"nobody moved for {min(each.seconds for each in idle):.0f} s"),
+            pid=trainer.pid,
+            rivals=("AF204", "AF306"),
+            decide="antifreeze doctor {script}",
+        )
+    ]
+
+
 def _is_sending(raised: Raised) -> bool:
-    return raised.stage == "send" and is_users(raised)
+    return raised.stage == "send" and is_users(raised) and not raised.culprit.startswith("the exception ")

@@ -24,16 +24,20 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, frames_above, never_returned, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, frames_above, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF103"
+LONG_S = 10.0
 _FOR = {
     "socket": "an answer from the network",
     "pipe": "another process to write",
+    "terminal": "somebody to type",
     "poll": "an answer",
     "sleep": "its own sleep to end",
     "disk": "the disk or file server",
     "lock": "a lock",
+    "file lock": "a lock on a file",
+    "child": "a program that it started",
 }
 
 _LINE = Place("train.py", 46, "__getitem__", "return int(s.recv(16))")
@@ -82,12 +86,14 @@ def _examine(case: Case) -> list[Finding]:
     if not seen and not unsure:
         return []
     _, stuck = (seen or unsure)[0]
+    # In a program that runs, an answer that takes a few seconds may still come.
+    is_sure = bool(seen) and (not case.is_live or stuck.seconds >= LONG_S)
     where = frames_above(stuck)
     call = f", in {where[-1].function}" if where and where[-1].function else ""
     return [
         Finding(
             code=CODE,
-            weight=case.sure(is_proven=_is_far_beyond(stuck)) if seen else Weight.POSSIBLE,
+            weight=case.sure(is_proven=_is_far_beyond(stuck)) if is_sure else Weight.POSSIBLE,
             what=never_returned(stuck, case),
             where=stuck.place,
             why=f"it waits for {_FOR.get(stuck.waits_in or '', 'something')}{at(stuck.place)}{call}, and nothing limits "
@@ -97,9 +103,9 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
-            rivals=() if seen else ("AF108",),
-            decide=None if seen else f"antifreeze dump {stuck.pid}",
+            sample=sample_at(stuck),
+            rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
+            decide=None if is_sure else f"antifreeze dump {stuck.pid}",
             explains=("AF109", "AF110"),
         )
     ]

@@ -21,9 +21,10 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases, comes_again
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in, wait_of
+from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
 
 CODE = "AF108"
+LONG_S = 10.0
 
 _LINE = Place("train.py", 34, "__getitem__", "crop = self.masks[i][y:y + 4, x:x + 4]")
 SICK = Facts(
@@ -86,10 +87,10 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
+            sample=sample_at(stuck),
             rivals=("AF406",) if weight is Weight.POSSIBLE else (),
             decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF109", "AF405"),
+            explains=("AF106", "AF109", "AF405"),
         )
     ]
 
@@ -99,8 +100,7 @@ def _weight(case: Case, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight
         workers = [each for each in trial.stuck if each.role == "worker"]
         # If all compute, loading may just be slow; if one does while others have nothing to do, it holds them up.
         others_idle = any(each.stage == "idle" for each in workers)
-        all_run = all(wait_of(each, case) is Wait.RUNNING for each in workers)
-        return Weight.LIKELY if has_loop or (others_idle and not all_run) else Weight.POSSIBLE
+        return Weight.LIKELY if has_loop or (others_idle and stuck.seconds >= LONG_S) else Weight.POSSIBLE
     again = comes_again(
         case, stuck.sample, lambda each: [one.sample for one in each.stuck if wait_of(one, case) is Wait.RUNNING]
     )

@@ -14,7 +14,7 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#data-loading-order-and-s
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases, first_line, raised_in
+from antifreeze.doctor.cases import at, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -35,7 +35,7 @@ HEALTHY = Facts(
 def examine(facts: Facts) -> list[Finding]:
     findings = []
     for case in cases(facts):
-        failed = raised_in(case, "sampler")
+        failed = [trial for trial in case.trials if trial.raised and _is_of_sampler(trial.raised)]
         raised = failed[0].raised if failed else None
         if raised is None:
             continue
@@ -47,8 +47,7 @@ def examine(facts: Facts) -> list[Finding]:
                 what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",
                 where=raised.place or case.built_at,
                 why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training "
-                "process, ahead "
-                "of the workers",
+                "process, ahead of the workers",
                 fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
                 evidence=(case.counted(failed),),
                 loader=case.number,
@@ -56,3 +55,9 @@ def examine(facts: Facts) -> list[Finding]:
             )
         )
     return findings
+
+
+def _is_of_sampler(raised: Raised) -> bool:
+    """Some batches are planned before the workers have started."""
+    begins = raised.stage == "start" and any(frame.function == "_next_index" for frame in raised.frames)
+    return raised.stage == "sampler" or begins

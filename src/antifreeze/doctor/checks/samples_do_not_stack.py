@@ -17,7 +17,7 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in
+from antifreeze.doctor.cases import Case, at, cases, first_line, loads_elsewhere, raised_in
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -51,6 +51,9 @@ def _examine(case: Case) -> list[Finding]:
     raised = failed[0].raised if failed else None
     if raised is None or "NoneType" in raised.message:
         return []
+    # Where the others are alike elsewhere, the sample was, too: something spoilt it on the way.
+    is_spoilt = loads_elsewhere(case, raised.sample) and len(failed) == 1
+    weight = Weight.POSSIBLE if is_spoilt else Weight.CERTAIN if raised.sample is not None else Weight.LIKELY
     odd = f"sample {raised.sample}" if raised.sample is not None else "one of them"
     of = f"samples {', '.join(raised.batch[:8])}" if raised.batch else "its samples"
     said = f"{raised.type}: {first_line(raised.message)}"
@@ -61,7 +64,7 @@ def _examine(case: Case) -> list[Finding]:
     return [
         Finding(
             code=CODE,
-            weight=Weight.CERTAIN if raised.sample is not None else Weight.LIKELY,
+            weight=weight,
             what=f"a batch cannot be put together: {odd} does not fit",
             where=place or case.built_at,
             why=f"{of}: {differs}; collating them fails{at(raised.place)} with {said}"
@@ -75,6 +78,8 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=raised.worker,
             sample=raised.sample,
+            rivals=("AF307", "AF308") if is_spoilt else (),
+            decide="antifreeze run {script}" if is_spoilt else None,
             explains=("AF321",),
         )
     ]

@@ -58,8 +58,7 @@ def _examine(case: Case) -> list[Finding]:
             what="workers get each other's answers: they share one connection",
             where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
             why=f"{whose(harm.held)} was connected before the workers were forked, so all of them write to and read "
-            "from one "
-            f"socket{at(harm.raised.place if harm.raised else None)}",
+            f"from one socket{at(harm.raised.place if harm.raised else None)}",
             fix=(
                 f"connect in each worker: {name} = antifreeze.per_worker(make_connection), then {name}().request(…)",
                 "antifreeze run {script}",

@@ -71,6 +71,7 @@ def _seen(case: Case) -> list[Finding]:
             evidence=harm.evidence,
             case=case,
             sample=harm.sample,
+            is_archive=harm.held.kind == "archive",
         )
     ]
 
@@ -94,6 +95,7 @@ def _possible(case: Case) -> list[Finding]:
                     place=held.place or assignment.place,
                     evidence=(f"used by {', '.join(sorted(MOVES & set(assignment.used_as)))} per sample",),
                     case=case,
+                    is_archive=held.kind == "archive",
                 )
             ]
     return []
@@ -108,8 +110,13 @@ def _finding(
     evidence: tuple[str, ...],
     case: Case | None = None,
     sample: str | None = None,
+    is_archive: bool = False,
 ) -> Finding:
     name = path.replace("dataset.", "self.", 1)
+    opens = "zipfile.ZipFile(path)" if is_archive else "open(path, 'rb')"
+    by_place = (
+        "" if is_archive else f"read without a position: os.pread({name}.fileno(), count, offset), or numpy.memmap"
+    )
     may = "may get" if weight is Weight.POSSIBLE else "get"
     return Finding(
         code=CODE,
@@ -119,8 +126,8 @@ def _finding(
         why=why,
         fix=(
             "antifreeze run {script}",
-            f"open it in each worker: {name} = antifreeze.per_worker(lambda: open(path, 'rb')), then {name}().read(…)",
-            f"read without a position: os.pread({name}.fileno(), count, offset), or numpy.memmap",
+            f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}().read(…)",
+            *((by_place,) if by_place else ()),
         ),
         evidence=evidence,
         loader=case.number if case else None,
@@ -161,8 +168,8 @@ def _moved(pair: Pair) -> Iterator[Finding]:
                 f"dataset.{each.name}",
                 weight=Weight.POSSIBLE,
                 why=f"dataset.{each.name} is opened at {each.place} and used at "
-                f"{each.used_at or pair.dataset.place}; forked "
-                "workers share it, with one position for all",
+                f"{each.used_at or pair.dataset.place}; forked workers share it, with one position for all",
                 place=each.place,
                 evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),
+                is_archive=each.value in ("zipfile.ZipFile", "tarfile.open"),
             )

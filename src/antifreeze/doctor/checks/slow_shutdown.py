@@ -17,7 +17,7 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loadi
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, cases
+from antifreeze.doctor.cases import CAME, Case, cases
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import is_at_work
@@ -62,7 +62,7 @@ def _examine(case: Case) -> list[Finding]:
     trial = slow[0]
     loop = case.loop
     leaves = loop.breaks if loop else ()
-    if not leaves and trial.outcome is Outcome.HANG:  # who hangs is not shut down slowly
+    if not leaves and trial.outcome not in CAME:  # what hangs or fails has another trouble
         return []
     busy = next((each for each in trial.stuck if is_at_work(each, trial) and each.place), None)
     long = case.slowest
@@ -84,5 +84,6 @@ def _examine(case: Case) -> list[Finding]:
             sample=busy.sample if busy else None,
             rivals=() if leaves else ("AF103",),
             decide=None if leaves else "antifreeze run --stats {script}",
+            explains=("AF106",),
         )
     ]

@@ -17,8 +17,9 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.
 
 from __future__ import annotations
 
-from antifreeze.doctor.facts import Facts, Outcome, Place, Raised, Run, Source
+from antifreeze.doctor.facts import Clash, Facts, Outcome, Place, Raised, Run, Source
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.written import are_one
 
 CODE = "AF905"
 SAID = "context has already been set"
@@ -41,16 +42,16 @@ def examine(facts: Facts) -> list[Finding]:
     clashes = facts.source.start_method_clashes if facts.source else ()
     if facts.run is not None:
         return [_seen(facts.run, clashes)] if _is_seen(facts.run) else []
-    return [_finding(later, earlier, Weight.POSSIBLE) for earlier, later in clashes]
+    return [_finding(each.set_again, each.settled, Weight.POSSIBLE) for each in clashes]
 
 
 def _is_seen(run: Run) -> bool:
     return SAID in (run.raised.message if run.raised else run.stderr)
 
 
-def _seen(run: Run, clashes: tuple[tuple[Place, ...], ...]) -> Finding:
+def _seen(run: Run, clashes: tuple[Clash, ...]) -> Finding:
     where = run.raised.place if run.raised else None
-    earlier = next((first for first, later in clashes if where is None or str(later) == str(where)), None)
+    earlier = next((each.settled for each in clashes if where is None or are_one(each.set_again, where)), None)
     return _finding(where, earlier, Weight.CERTAIN)
 
 

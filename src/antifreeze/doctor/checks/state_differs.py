@@ -58,7 +58,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(case: Case) -> list[Finding]:
     named = [told[1] for trial in case.trials if (told := _TOLD.search(trial.stderr))]
-    wrong = [trial for trial in case.trials if trial.wrong and trial.start_method in ("spawn", "forkserver")]
+    wrong = [trial for trial in case.trials if trial.wrong and case.start_method in ("spawn", "forkserver")]
     if not named and not wrong:
         return []
     samples = f"samples {', '.join(wrong[0].wrong[:5])} differ from those of the training process" if wrong else ""

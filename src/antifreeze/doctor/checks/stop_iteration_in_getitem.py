@@ -65,8 +65,8 @@ def _examine(case: Case) -> list[Finding]:
             what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
             where=place,
             why="StopIteration is "
-            f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of "
-            "a loader it means that the epoch is over",
+            f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of a loader "
+            "it means that the epoch is over",
             fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
             evidence=(case.counted(raising or short),),
             loader=case.number,

@@ -51,8 +51,7 @@ def examine(facts: Facts) -> list[Finding]:
             "at all",
             where=(case.loader.dataset_at if case.loader else None) or case.built_at,
             why=f"{(case.loader.dataset if case.loader else '') or 'the dataset'} does not repeat itself: it "
-            "shuffles without a "
-            "seed, or reads a live source",
+            "shuffles without a seed, or reads a live source",
             fix=(
                 "seed it from torch.utils.data.get_worker_info().seed",
                 "antifreeze run --no-replay {script}   (such a death becomes an error)",

@@ -92,14 +92,15 @@ def _written(facts: Facts) -> Iterator[Finding]:
         several = pair.has_workers(more_than=1)
         if not pair.dataset.is_iterable or pair.dataset.asks_for_worker_info is not False or several is False:
             continue
-        may_shard = "worker_init_fn" in pair.call.arguments
         yield Finding(
             code=CODE,
-            weight=Weight.LIKELY if several and not may_shard else Weight.POSSIBLE,
+            # A stream of random samples needs no shares, and the share may come from what it is given.
+            weight=Weight.POSSIBLE,
             what="every sample would come once from each worker: each reads the whole stream",
             where=pair.dataset.place,
             why=f"{pair.dataset.name} at {pair.dataset.place} does not ask get_worker_info() which part is whose, and the "
             f"loader at {pair.call.place} has several workers",
             fix=FIX,
             evidence=("as the source has it",),
+            decide="antifreeze doctor {script}",
         )

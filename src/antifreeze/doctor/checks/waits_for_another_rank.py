@@ -25,10 +25,9 @@ from __future__ import annotations
 from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture, ThreadPicture
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.pictures import LOOKED_S, stays_s
 
 CODE = "AF601"
-LOOKED_S = 3.0
-"""So long it has to be there before we say a word."""
 LONG_S = 10.0
 """Ranks that get on at the same speed do not wait for each other for so long."""
 _STARTING = ("init_process_group", "rendezvous", "_create_c10d_store", "_store_based_barrier")
@@ -57,7 +56,7 @@ HEALTHY = Facts(processes=(_ELSEWHERE,))
 
 def examine(facts: Facts) -> list[Finding]:
     trainers = [process for process in facts.processes if process.role == "trainer"]
-    waiting = [trainer for trainer in trainers if collective_of(trainer) and _stays(trainer) >= LOOKED_S]
+    waiting = [trainer for trainer in trainers if collective_of(trainer) and stays_s(trainer) >= LOOKED_S]
     if not waiting:
         return []
     here = {trainer.pid for trainer in waiting}
@@ -67,7 +66,7 @@ def examine(facts: Facts) -> list[Finding]:
 def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Finding:
     first = waiting[0]
     call = collective_of(first)
-    long = max(map(_stays, waiting))
+    long = max(map(stays_s, waiting))
     # A rank that is busy may be saving a checkpoint, and come.
     is_sure = long >= LONG_S or any(other.still_s >= LOOKED_S for other in others)
     whose = ", ".join(_name(trainer) for trainer in waiting)
@@ -78,7 +77,7 @@ def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Fin
         where=first.place,
         why=_why(first, waiting, others, is_start=call in _STARTING),
         fix=(
-            *(f"antifreeze doctor {other.pid}   (rank {other.rank})" for other in others[:4]),
+            *(f"antifreeze dump {other.pid}   (rank {other.rank})" for other in others[:4]),
             *(() if others else ("antifreeze dump PID   (on the machine and for the process of each other rank)",)),
             "give all ranks the same number of batches: DistributedSampler, drop_last=True, or: with model.join():",
             "dist.init_process_group(…, timeout=datetime.timedelta(minutes=5)) makes it an error",
@@ -107,7 +106,3 @@ def _whereabouts(other: ProcessPicture) -> str:
 
 def _name(trainer: ProcessPicture) -> str:
     return f"rank {trainer.rank} (pid {trainer.pid})" if trainer.rank is not None else f"the process {trainer.pid}"
-
-
-def _stays(trainer: ProcessPicture) -> float:
-    return max(trainer.still_s, trainer.same_place_s)

@@ -81,7 +81,7 @@ def _examine(case: Case) -> list[Finding]:
 
 
 def _by_whom(death: Death) -> str:
-    return f"a native library, or the interpreter, ended the process{at(death.place)} with {end_of(death)}"
+    return f"something in it called os._exit, sys.exit or C's exit{at(death.place)}: {end_of(death)}, and no signal"
 
 
 def _written(facts: Facts) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases
 from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import who
+from antifreeze.doctor.waits import sample_at, who
 
 CODE = "AF112"
 
@@ -54,7 +54,7 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            sample=stuck.sample,
-            explains=("AF103", "AF108", "AF109"),
+            sample=sample_at(stuck),
+            explains=("AF103", "AF106", "AF108", "AF109"),
         )
     ]

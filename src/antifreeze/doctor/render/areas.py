@@ -11,6 +11,8 @@ from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, ProcessPict
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.words import OUTCOMES, count_of, has_program, size
 
+MANY = {"child": "children"}
+LOOKED_INTO = ("trainer", "worker", "our-worker")
 OF_SHARED_MEMORY = ("AF204", "AF205", "AF902")
 
 
@@ -133,7 +135,8 @@ def _source(source: Source, findings: Sequence[Finding]) -> Area:
 def _script(run: Run) -> Area:
     """Of a script that never came to a loader."""
     if run.outcome is Outcome.OK:
-        return Area("loaders", Mark.NOTE, "none was iterated before the script ended", "none")
+        text = "none could be examined" if run.reached_a_loader else "none was iterated before the script ended"
+        return Area("loaders", Mark.NOTE, text, text)
     said = f": {run.raised.type}: {run.raised.message}" if run.raised else ""
     text = f"the script {OUTCOMES[run.outcome]} before its first batch{said}"
     return Area("loaders", Mark.NOTE if run.outcome is Outcome.SLOW else Mark.BAD, text, text)
@@ -142,16 +145,17 @@ def _script(run: Run) -> Area:
 def _loaders(facts: Facts, findings: Sequence[Finding]) -> Area:
     """Bad if one of them failed as it is written, whether or not we know why."""
     trials = [facts.as_written(loader.number) for loader in facts.loaders]
-    states = [_state(loader, trial) for loader, trial in zip(facts.loaders, trials, strict=True)]
+    states = [_state(loader, trial, findings) for loader, trial in zip(facts.loaders, trials, strict=True)]
     is_bad = any(trial and trial.outcome not in (Outcome.OK, Outcome.SLOW) for trial in trials)
     mark = Mark.BAD if is_bad else _mark(finding for finding in findings if finding.loader is not None)
     return Area("loaders", mark, "; ".join(states), f"{len(facts.loaders)} found")
 
 
-def _state(loader: Loader, trial: Trial | None) -> str:
+def _state(loader: Loader, trial: Trial | None, findings: Sequence[Finding]) -> str:
     where = f"{loader.built_at}, " if loader.built_at else ""
     how = f" {OUTCOMES[trial.outcome]}" if trial else ""
-    return f"{where}num_workers={loader.num_workers}{how}"
+    causes = [each for each in findings if each.loader == loader.number and each.weight <= Weight.LIKELY]
+    return f"{where}num_workers={loader.num_workers}{how}{_because(causes)}"
 
 
 def _trials(trials: Sequence[Trial]) -> Area:
@@ -161,16 +165,19 @@ def _trials(trials: Sequence[Trial]) -> Area:
         tried = {trial.workers: trial.outcome for trial in trials if trial.engine == engine}
         counts = (f"{workers} {OUTCOMES[outcome]}" for workers, outcome in sorted(tried.items()))
         engines.append(f"{engine} with {', '.join(counts)}")
-    return Area("trials", Mark.GOOD, "; ".join(engines), "; ".join(engines))
+    return Area("trials", Mark.GOOD, "; ".join(engines), str(len(trials)))
 
 
 def _processes(processes: Sequence[ProcessPicture], findings: Sequence[Finding]) -> Area:
     roles = [process.role for process in processes]
-    seen = [count_of(roles.count(role), role) for role in dict.fromkeys(roles)]
-    blind = sum(1 for process in processes if not process.threads)
-    text = ", ".join(seen) + (f"; {blind} without a stack: {_why_blind(processes)}" if blind else "")
-    return Area("processes", _mark(findings), text, ", ".join(seen))
+    seen = [count_of(roles.count(role), role, many=MANY.get(role, "")) for role in dict.fromkeys(roles)]
+    alive = [each for each in processes if each.role in LOOKED_INTO and each.state != "Z"]
+    blind = [each for each in alive if each.why_no_stack]
+    text = ", ".join(seen) + (f"; {len(blind)} without a stack: {_why_blind(blind[0])}" if blind else "")
+    # Who sees nothing must not say that there is nothing.
+    mark = Mark.BAD if len(blind) == len(alive) else _mark(findings)
+    return Area("processes", mark, text, ", ".join(seen))
 
 
-def _why_blind(processes: Sequence[ProcessPicture]) -> str:
-    return next((process.why_no_stack for process in processes if process.why_no_stack), "nobody knows why")
+def _why_blind(process: ProcessPicture) -> str:
+    return process.why_no_stack + (f"; to see it: {process.to_see_stack}" if process.to_see_stack else "")

@@ -11,7 +11,7 @@ from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.areas import Area, Mark, areas_of
 from antifreeze.doctor.render.notes import Note, notes_of
-from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, sureness
+from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, never_loaded, sureness
 
 MARGIN = "  "
 LABEL = 7
@@ -19,6 +19,8 @@ NOTE_LABEL = 13
 # Where the weight of a finding stands, if its name leaves room.
 COLUMN = 54
 NARROWEST = 40
+# In the first line of a finding; with -v all of it stands below.
+LONGEST_EVIDENCE = 60
 # So much of what the patient wrote to stderr is shown.
 LAST_LINES = 15
 
@@ -48,7 +50,7 @@ def as_text(facts: Facts, findings: Sequence[Finding], *, look: Look) -> str:
     blocks += [as_block(finding, facts, look=look) for finding in findings]
     if notes := notes_of(facts, findings):
         blocks.append("\n".join(line for note in notes for line in _note(note, look)))
-    if look.is_verbose:
+    if look.is_verbose or never_loaded(facts):
         blocks += _last_words(facts, look)
     blocks.append(_last_line(facts, findings, look))
     return "\n\n".join(blocks)
@@ -100,9 +102,13 @@ def _rows(finding: Finding, facts: Facts, look: Look) -> Iterator[str]:
 
 def _head(finding: Finding, look: Look) -> str:
     title = named(finding.code)
-    evidence = f" ({finding.evidence[0]})" if finding.evidence else ""
+    evidence = f" ({_shortened(finding.evidence[0])})" if finding.evidence else ""
     gap = " " * max(2, COLUMN - len(title))
     return f"{look.paint(title, 'bold')}{gap}{look.paint(finding.weight.word, _OF_WEIGHT[finding.weight])}{evidence}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST_EVIDENCE else f"{text[: LONGEST_EVIDENCE - 1]}…"
 
 
 def _whereabouts(finding: Finding, facts: Facts) -> str:
@@ -157,14 +163,26 @@ def _last_line(facts: Facts, findings: Sequence[Finding], look: Look) -> str:
         return f"{look.paint('nothing found', 'bold')}   {_next_look(facts)}"
     sure = ", ".join(f"{count} {word}" for word, count in counts.items())
     total = look.paint(count_of(len(findings), "finding"), "bold")
-    meanwhile = f"train meanwhile: antifreeze run {command_of(facts)}   " if facts.source or facts.run else ""
-    return f"{total} ({sure})   {meanwhile}read: antifreeze explain {findings[0].code}"
+    return "   ".join(
+        [f"{total} ({sure})", *_meanwhile(facts, findings[0]), f"read: antifreeze explain {findings[0].code}"]
+    )
+
+
+def _meanwhile(facts: Facts, finding: Finding) -> list[str]:
+    """How to train until it is mended, if that is one of its fixes."""
+    commands = [fix for fix in fixes(finding, facts) if fix.startswith("antifreeze run ")]
+    if not commands or finding.weight is Weight.POSSIBLE or not has_program(facts):
+        return []
+    command, _, _ = commands[0].partition("   (")  # what it does, in words
+    return [f"train meanwhile: {command}"]
 
 
 def _next_look(facts: Facts) -> str:
     """What to ask when nothing was found."""
     if facts.processes:
         return f"see all stacks: antifreeze dump {facts.processes[0].pid}"
+    if never_loaded(facts):
+        return f"first let it come to its first batch: python {command_of(facts)}"
     if facts.run is not None:
         return "if it freezes later: antifreeze doctor PID, while it does"
     return f"{'try it' if facts.source else 'next'}: antifreeze doctor {command_of(facts)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable
 
 from antifreeze.doctor.facts import Facts, Outcome, Place
@@ -37,22 +38,49 @@ def has_program(facts: Facts) -> bool:
     return bool(facts.source or facts.run or facts.loaders or facts.processes)
 
 
+def never_loaded(facts: Facts) -> bool:
+    """Whether the script was run, and failed before it came to a batch."""
+    return facts.run is not None and not facts.loaders and facts.run.outcome is not Outcome.OK
+
+
 def command_of(facts: Facts) -> str:
-    """The script and its words, as its user would type them."""
+    """The patient, as its user has typed it."""
     if facts.run is not None and facts.run.command:
         return facts.run.command
-    return facts.source.script if facts.source is not None else ANY_SCRIPT
+    if facts.source is not None:
+        return facts.source.script
+    return next(filter(None, (_script_in(each.command) for each in facts.processes)), ANY_SCRIPT)
+
+
+def script_of(facts: Facts) -> str:
+    """The script and its words, as they may follow `antifreeze run`; of a loader in a module, any."""
+    command = command_of(facts)
+    return ANY_SCRIPT if re.fullmatch(r"[\w.]+:[\w.]+", command) else command
+
+
+def _script_in(command: str) -> str:
+    """What a command line of Python's runs, without the interpreter and its options; nothing if it is another's."""
+    words = command.split()
+    if not words or not posixpath.basename(words[0]).startswith("python"):
+        return ""
+    rest = words[1:]
+    while rest and rest[0].startswith("-") and rest[0] != "-m":
+        rest = rest[2 if rest[0] in ("-X", "-W") else 1 :]
+    return " ".join(rest)
 
 
 def path_of(place: Place, facts: Facts) -> str:
-    """The file from where the command was given; a `Place` counts from the directory of the script."""
-    script = facts.source.script if facts.source is not None else command_of(facts).partition(" ")[0]
+    """The file from where the command was given; places of a script's count from its directory."""
+    source = facts.source
+    if source is not None and source.files:
+        return source.script.removesuffix(source.files[0]) + place.file
+    script = command_of(facts).partition(" ")[0]
     return posixpath.join(posixpath.dirname(script), place.file)
 
 
 def filled(text: str, facts: Facts) -> str:
     """With the patient's script in the place of `{script}`; other braces are the text's own."""
-    return text.replace("{script}", command_of(facts))
+    return text.replace("{script}", script_of(facts))
 
 
 def fixes(finding: Finding, facts: Facts) -> list[str]:

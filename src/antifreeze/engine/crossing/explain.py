@@ -145,7 +145,7 @@ class _Frame(NamedTuple):
 
 def find_culprit(parts: Mapping[str, Any], asked: pickle.Pickler) -> Culprit | Deepest:
     """The first object below these that the pickler cannot take apart, or the one that lies deepest."""
-    search = Search(asked)
+    search = Search(asked, patience_s=PATIENCE_S)
     return next(search.culprits(parts), None) or search.deepest
 
 
@@ -160,7 +160,7 @@ class Search:
         self,
         asked: pickle.Pickler,
         *,
-        patience_s: float = PATIENCE_S,
+        patience_s: float,
         most_elements: int | None = None,
         is_fine: Callable[[Any], bool] = lambda _: False,
     ) -> None:

@@ -143,7 +143,9 @@ def _tell_file(thing: Any) -> Told | None:
     file = _file_below(thing)
     if file is None or file.fileno() <= 2:
         return None
-    return Told(f"an open file {file.name!r} (mode {file.mode!r})", file.mode, _shares_position(file))
+    said = attributes_of(thing).get("mode")  # of text, what `open` was told
+    mode = said if isinstance(said, str) else file.mode
+    return Told(f"an open file {file.name!r} (mode {mode!r})", mode, _shares_position(file))
 
 
 def _tell_archive(thing: Any) -> Told | None:
@@ -286,7 +288,7 @@ _SORTS: dict[str, _Sort] = {
     "multiprocessing.connection:_ConnectionBase": _Sort("socket", _tell_connection),
     "_thread:LockType": _LOCK,
     "_thread:RLock": _LOCK,
-    "multiprocessing.synchronize:SemLock": _Sort("process-lock", _tell_process_lock),
+    "multiprocessing.synchronize:SemLock": _Sort("process-lock", _tell_process_lock, is_users_only=True),
     "random:Random": _RANDOMNESS,
     "numpy.random:Generator": _RANDOMNESS,
     "numpy.random:RandomState": _RANDOMNESS,

@@ -48,8 +48,15 @@ class _Look:
         self._start_method = self._ask("start_method", self._find_start_method, None)
         facts: dict[str, Any] = {"start_method": self._start_method}
         # Last the double: some libraries end their threads when a process forks, and start them again when needed.
-        for part in (self._settings, self._code, self._program, self._live_objects, self._answers_of_a_double):
-            facts |= self._ask(part.__name__.strip("_"), part, {})
+        parts = {
+            "settings": self._settings,
+            "code": self._code,
+            "program": self._program,
+            "objects": self._live_objects,
+            "obstacles": self._answers_of_a_double,
+        }
+        for name, part in parts.items():
+            facts |= self._ask(name, part, {})
         return dataclasses.replace(loader, **facts, unseen=tuple(self._unseen))
 
     def _ask(self, name: str, question: Callable[[], Any], otherwise: Any) -> Any:

@@ -41,12 +41,12 @@ def find_obstacles(
     """What stands in the way of spawn, the first first; and whether all was looked at in time."""
     multiprocessing.context.set_spawning_popen(_Spawning())  # type: ignore[arg-type]  # by its behaviour
     search = Search(_SpawnPickler(start_method), patience_s=patience_s, most_elements=MOST_ELEMENTS, is_fine=_is_array)
-    found: dict[tuple[str, Place | None], Obstacle] = {}
+    found: dict[Place | str, Obstacle] = {}
     for culprit in search.culprits(parts):
         if _is_only_here(culprit.error):
             continue
         obstacle = _obstacle(culprit)
-        found.setdefault((obstacle.what, obstacle.place), obstacle)
+        found.setdefault(obstacle.place or obstacle.path, obstacle)  # the parts of one thing have one line to mend
         if len(found) == MOST_OBSTACLES:
             return list(found.values()), True
     return list(found.values()), search.is_whole
@@ -70,24 +70,26 @@ def _is_array(thing: Any) -> bool:
 
 def _is_only_here(error: Exception) -> bool:
     """Whether it fails for we ask in a fork, which must not touch a GPU that the program uses."""
-    return "re-initialize CUDA" in str(error)
+    return torch.cuda._is_in_bad_fork() and "CUDA" in str(error)
 
 
 def _obstacle(culprit: Culprit) -> Obstacle:
-    is_code = isinstance(culprit.thing, _CODE)
+    own = place_of(culprit.thing) if isinstance(culprit.thing, _CODE) else None
     names = ((owner, step[1:]) for owner, step in culprit.way if step.startswith("."))
     return Obstacle(
         path=culprit.path,
         what=describe(culprit.thing),
         why=_why(culprit),
-        place=place_of(culprit.thing) if is_code else assigned_on(names),
+        place=own or assigned_on(names),
         is_main_guard=isinstance(culprit.error, NotThere),
     )
 
 
 def _why(culprit: Culprit) -> str:
     error: Exception = culprit.error
-    if isinstance(culprit.thing, _CODE) and not isinstance(error, NotThere):
+    if isinstance(error, NotThere):
+        return f"AttributeError: {error}"  # what the new process says
+    if isinstance(culprit.thing, _CODE):
         try:
             pickle.dumps(culprit.thing)  # by its name: that is all that pickle does about code
         except Exception as own:  # noqa: BLE001 - in pickle's own words
@@ -128,7 +130,7 @@ class _SpawnPickler(ForkingPickler):
         if isinstance(thing, SemLock) and self._would_fork:
             return _sent_whole, ()  # refused only for it was made for a fork
         if isinstance(thing, _CODE) and self._is_hidden(thing):
-            raise NotThere(f"a new process imports the script, and does not find {thing.__qualname__} in it")
+            raise NotThere(f"Can't get attribute {thing.__qualname__!r} on <module '__mp_main__'>")
         return NotImplemented
 
     def _is_hidden(self, thing: Any) -> bool:

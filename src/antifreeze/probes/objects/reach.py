@@ -14,6 +14,9 @@ from antifreeze.probes.objects import source
 from antifreeze.probes.objects.places import Trodden
 from antifreeze.resources import PerWorker
 
+# The lock of one of multiprocessing's values is taken by the user.
+_AS_THE_USERS = ("__main__", "multiprocessing.sharedctypes")
+
 
 class Reach:
     """The objects, the nearest first, each with the path to it."""
@@ -41,4 +44,4 @@ class Reach:
         if owner is None:
             return True
         module = module_of(owner)
-        return module == "__main__" or is_a(owner, dict) or source.is_users(source.file_of_module(module))
+        return module in _AS_THE_USERS or is_a(owner, dict) or source.is_users(source.file_of_module(module))

@@ -11,11 +11,12 @@ import inspect
 import operator
 import os
 import sys
-from typing import Any
-
-from torch.utils.data import DataLoader
+from typing import TYPE_CHECKING, Any
 
 from antifreeze.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
 
 
 def main(name: str) -> None:
@@ -30,6 +31,9 @@ def find_loader(name: str) -> DataLoader[Any]:
     if not module or not attribute:
         raise ConfigError(f"{name!r} does not name a loader", try_="package.module:loader")
     found = _made(_attribute(_imported(module), attribute, name), name)
+    # Not before the user's module: which of two libraries is imported first decides whose OpenMP both use.
+    from torch.utils.data import DataLoader  # noqa: PLC0415
+
     if not isinstance(found, DataLoader):
         raise ConfigError(
             f"{name} is not a DataLoader, but a {type(found).__qualname__}",

@@ -6,6 +6,7 @@ ranks do, so those on this machine belong to it, too.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def find_program(trainer: int) -> list[Kin]:
     for other in _other_ranks(trainer):
         found += [kin for kin in machine.descendants_of(other) if kin.pid not in known]
         known = {kin.pid for kin in found}
-    return found
+    return [kin for kin in found if kin.pid != os.getpid() or kin.pid == trainer]  # who looks is no part of it
 
 
 def trainer_of(pid: int) -> int:
@@ -55,18 +56,23 @@ def trainer_of(pid: int) -> int:
 def members(program: Sequence[Kin], stacks: dict[int, Spied]) -> list[Member]:
     """What each process of the program is."""
     roles = {kin.pid: _role(kin, stacks.get(kin.pid, Spied())) for kin in program}
+    ranks = {kin.pid: _rank(kin, stacks.get(kin.pid, Spied())) for kin in program}
     masters = {kin.parent for kin in program if roles[kin.pid] in ("worker", "our-worker", "stem", "fork-server")}
-    for kin in program:
-        if roles[kin.pid] is None:
-            is_trainer = kin.pid == program[0].pid or kin.pid in masters or _leads_a_rank(kin, program)
-            roles[kin.pid] = "trainer" if is_trainer else "child"
+    free = [kin for kin in program if roles[kin.pid] is None]
+    # A rank is whoever has a number that its parent has not.
+    trainers = [kin for kin in free if kin.pid in masters or ranks[kin.pid] not in (None, ranks.get(kin.parent))]
+    launchers = {kin.parent for kin in trainers} - {kin.pid for kin in trainers}
+    for kin in free:
+        is_launcher = kin.pid in launchers or (kin is program[0] and trainers and kin not in trainers)
+        is_trainer = kin in trainers or kin is program[0]
+        roles[kin.pid] = "launcher" if is_launcher else "trainer" if is_trainer else "child"
     numbers = _numbers(program, roles, stacks)
     return [
         Member(
             kin=kin,
             role=roles[kin.pid] or "child",
             worker=numbers.get(kin.pid),
-            rank=_rank(kin, stacks.get(kin.pid, Spied())),
+            rank=ranks[kin.pid],
             world_size=_whole(machine.environment_of(kin.pid, _RANK_VARIABLES).get("WORLD_SIZE")),
         )
         for kin in program
@@ -110,13 +116,6 @@ def _rank(kin: Kin, spied: Spied) -> int | None:
 
 def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
-
-
-def _leads_a_rank(kin: Kin, program: Sequence[Kin]) -> bool:
-    """Whether this process was started as a rank, and not by one."""
-    rank = machine.environment_of(kin.pid, _RANK_VARIABLES).get("RANK")
-    parents = [other.pid for other in program if other.pid == kin.parent]
-    return rank is not None and all(machine.environment_of(each, ["RANK"]).get("RANK") != rank for each in parents)
 
 
 def _other_ranks(trainer: int) -> list[int]:

@@ -42,6 +42,10 @@ class Course:
     """For how long it had not run before the first look; 0: unknown."""
 
     @property
+    def pid(self) -> int:
+        return self.member.kin.pid
+
+    @property
     def is_worker(self) -> bool:
         return self.member.role in ("worker", "our-worker")
 
@@ -65,7 +69,8 @@ class Course:
         first, last = self.facts[0], self.facts[-1]
         has_worked = self.cpu_share > IDLE_SHARE or last.io_bytes > first.io_bytes
         has_run = any(facts.state == "R" for facts in self.facts)
-        return 0.0 if has_worked or has_run or not self._is_always(_lines) else self.span_s + self.asleep_s
+        stays = self._is_always(_lines) and (not self.is_worker or self._is_always(_sample))
+        return self.span_s + self.asleep_s if stays and not has_worked and not has_run else 0.0
 
     @property
     def same_place_s(self) -> float:
@@ -80,17 +85,18 @@ class Course:
         return self.stage not in ("idle", "next", None) and bool(self.still_s or self.same_place_s)
 
     def _is_always(self, part: Callable[[Sequence[Call]], Hashable]) -> bool:
-        return len({part(calls) for calls in self.calls}) == 1
+        return len({part(calls) for calls in self.calls if calls}) <= 1
 
 
-def look_at(pids: Sequence[int]) -> Look:
+def look_at(pids: Sequence[int], before: Look | None = None) -> Look:
     """Ask the kernel and py-spy about these, and workers of ours themselves where py-spy may not look."""
     at = time.monotonic()
     facts = {pid: seen for pid in pids if (seen := machine.process_facts(pid)) is not None}
     stacks = stacks_of(list(facts))
     for pid, spied in stacks.items():
-        if any(words in spied.error for words in _MAY_NOT):
-            stacks[pid] = ask_worker(pid) or spied
+        # The signal ends a sleep or a poll before its time, so a worker is asked once, and only if it does nothing.
+        if any(words in spied.error for words in _MAY_NOT) and before and before.facts.get(pid) == facts[pid]:
+            stacks[pid] = before.stacks[pid] if before.stacks[pid].threads else ask_worker(pid) or spied
     return Look(at, facts, stacks)
 
 

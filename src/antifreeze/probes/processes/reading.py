@@ -27,6 +27,8 @@ _STARTING = ("__init__", "__iter__", "_get_iterator")
 _WORKERS_NAME = "pt_data_worker"
 # What a worker's own line says it is at; the first that fits.
 _STAGES = {"index_queue.get": "idle", "is_alive(": "idle", "data_queue.": "send", "init_fn(": "init"}
+_QUEUES = "multiprocessing/queues.py"
+_IN_QUEUE = {"get": "idle", "put": "send"}
 _BELOW_EVERYTHING = ("libc.", "libc-", "libpthread", "ld-", "libpython", "python")
 _MOST_INDICES = 8
 _LONGEST_NAME = 60
@@ -70,7 +72,8 @@ def worker_number(calls: Sequence[Call]) -> int | None:
 
 def rank_in(calls: Sequence[Call]) -> int | None:
     """The rank that `torch.multiprocessing.spawn` gave it."""
-    started = [call.values.get("i", "") for call in _in("torch/multiprocessing/spawn.py", calls)]
+    spawned = [call for call in _in("torch/multiprocessing/spawn.py", calls) if call.frame.function == "_wrap"]
+    started = [call.values.get("i", "") for call in spawned]
     return next((int(rank) for rank in started if rank.isdigit()), None)
 
 
@@ -82,6 +85,8 @@ def stage_of_worker(calls: Sequence[Call], read_line: ReadLine) -> str | None:
         return "collate" if any("collate" in line for line in lines) else "fetch"
     for call in _in(_TORCH_WORKER, calls):
         line = read_line(call.frame.file, call.frame.line)
+        if not line:  # a file that is not there for us, as in a container
+            return next((_IN_QUEUE.get(each.frame.function) for each in _in(_QUEUES, calls)), None)
         return next((stage for part, stage in _STAGES.items() if part in line), "init")
     for call in _in(_OUR_WORKER, calls):
         return "idle" if call.frame.function == "orders" else None

@@ -39,14 +39,17 @@ def _why_denied(rights: Rights) -> str:
     if scope:
         who = "parents" if scope == _PARENTS_ONLY else "root"
         return f"the kernel lets only {who} look into processes (kernel.yama.ptrace_scope={scope})"
-    return "we may not look into processes here (CAP_SYS_PTRACE is missing)"
+    return "we may not look into it" + ("" if rights.has_capability else " (CAP_SYS_PTRACE is missing)")
 
 
 def _way_in(rights: Rights, pid: int) -> str:
     if rights.ptrace_scope == _NOBODY:
         return ""
     if rights.is_in_container:
-        return f"docker exec --privileged -u root CONTAINER antifreeze dump {pid}"
+        return (
+            f"docker exec --privileged -u root CONTAINER antifreeze dump {pid}   "
+            "(or: docker run --cap-add SYS_PTRACE …)"
+        )
     if rights.is_same_user and rights.ptrace_scope == _PARENTS_ONLY:
         return "sudo sysctl kernel.yama.ptrace_scope=0"
     return f'sudo -E "$(command -v antifreeze)" dump {pid}'

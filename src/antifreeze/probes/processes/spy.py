@@ -1,6 +1,7 @@
 """Python stacks of other processes, by py-spy: a program of its own, which stops a process for milliseconds to read it.
 
-Every question has its deadline. A process that cannot be stopped, or is stopped already, is read as it is.
+Every question has its deadline. A process that sleeps, cannot be stopped, or is stopped already, is read as it is: nothing
+on its stack changes meanwhile, and the kernel goes on counting for how long it has slept.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ ANSWERS_WITHIN_S = 4.0
 # Symbols of torch's libraries are hundreds of megabytes.
 ANSWERS_NATIVE_WITHIN_S = 8.0
 _AT_ONCE = 8
+_ASLEEP_S = 0.2
 _CANNOT_BE_STOPPED = ("D", "T", "t")
 
 
@@ -70,21 +72,24 @@ def stacks_of(pids: Collection[int], *, native: bool = False) -> dict[int, Spied
     program = find_spy()
     if program is None:
         return dict.fromkeys(pids, Spied(error="py-spy is not installed"))
+    asleep = {} if native else machine.asleep_s(pids)
+
+    def ask(pid: int) -> Spied:
+        read_only = Spied(error="") if asleep.get(pid, 0.0) < _ASLEEP_S else _ask(program, pid, "--nonblocking")
+        return read_only if read_only.threads else _ask(program, pid, *(["--native"] if native else []))
+
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="spy") as pool:
-        answers = pool.map(lambda pid: _ask(program, pid, native=native), pids)
-        return dict(zip(pids, answers, strict=True))
+        return dict(zip(pids, pool.map(ask, pids), strict=True))
 
 
-def _ask(program: str, pid: int, *, native: bool) -> Spied:
+def _ask(program: str, pid: int, *options: str) -> Spied:
     facts = machine.process_facts(pid)
     if facts is None or facts.state in "ZX":
         return Spied(error="it has ended")
-    command = [program, "dump", "--pid", str(pid), "--json", "--locals"]
     if facts.state in _CANNOT_BE_STOPPED or facts.tracer_pid:
-        command.append("--nonblocking")
-    elif native:
-        command.append("--native")
-    timeout_s = ANSWERS_NATIVE_WITHIN_S if native else ANSWERS_WITHIN_S
+        options = ("--nonblocking",)
+    command = [program, "dump", "--pid", str(pid), "--json", "--locals", *options]
+    timeout_s = ANSWERS_NATIVE_WITHIN_S if "--native" in options else ANSWERS_WITHIN_S
     try:
         answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:

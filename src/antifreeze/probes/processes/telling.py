@@ -13,20 +13,30 @@ from pathlib import PurePath
 from antifreeze.doctor.facts import Place, ProcessPicture, ThreadPicture
 from antifreeze.engine.supervise.stacks import Frame
 
-_STATES = {"R": "runs", "S": "sleeps", "D": "sleeps, cannot be woken", "T": "is stopped", "t": "is held by a debugger"}
+_STATES = {
+    "R": "runs",
+    "S": "sleeps",
+    "D": "sleeps, cannot be woken",
+    "T": "is stopped",
+    "t": "is held by a debugger",
+    "Z": "has ended",
+}
 _WAITS = {
     "lock": "waits for a lock",
     "file lock": "waits for a lock on a file",
     "socket": "waits for the network",
     "pipe": "waits for a pipe",
+    "terminal": "waits for somebody to type",
     "poll": "polls",
     "sleep": "sleeps for a while",
     "child": "waits for a child to end",
     "disk": "waits for the disk",
 }
+_QUIET = ("stem", "fork-server", "resource-tracker", "launcher")
 _MOST_FRAMES = 4
 _MOST_VALUES = 12
 _A_WHILE_S = 1.0
+_LONG_S = 3.0
 
 
 def told(pictures: Sequence[ProcessPicture], *, asked: int, is_verbose: bool = False) -> Iterator[str]:
@@ -34,27 +44,43 @@ def told(pictures: Sequence[ProcessPicture], *, asked: int, is_verbose: bool = F
     trainer = pictures[0]
     yield f"{trainer.pid}: {trainer.command or 'a process without a command line'}{_whom_you_asked(pictures, asked)}"
     idle = [] if is_verbose else [each for each in pictures if each.stage == "idle"]
+    quiet = [] if is_verbose else [each for each in pictures if each.role in _QUIET]
     for picture in pictures:
-        if picture not in idle:
+        if picture not in idle and picture not in quiet:
             yield ""
             yield from _one(picture, is_verbose=is_verbose)
+    if idle or quiet:
+        yield ""
     if idle:
-        yield ""
         yield f"{_names(idle)}: idle, waiting for the trainer"
-    relations = list(_relations(pictures))
-    if all(picture.still_s < _A_WHILE_S or picture.stage == "idle" for picture in pictures):
-        yield ""
-        yield "nothing stands still: it was at work while we looked"
-    elif relations:
-        yield ""
-        yield "who waits for whom"
-        yield from (f"  {line}" for line in relations)
-    obstacles = dict.fromkeys((each.why_no_stack, each.to_see_stack) for each in pictures if each.why_no_stack)
-    for why, command in obstacles:
+    if quiet:
+        yield f"also there: {_names(quiet)}"
+    yield from _who_waits_for_whom([each for each in pictures if each.role not in _QUIET])
+    blind = [each for each in pictures if each.why_no_stack and each.state != "Z" and each.role not in _QUIET]
+    obstacles = {each.why_no_stack: each.to_see_stack for each in reversed(blind)}  # each once, for the first
+    for why, command in obstacles.items():
         yield ""
         yield f"no Python stack: {why}"
         if command:
             yield f"  to see it: {command}"
+
+
+def _who_waits_for_whom(pictures: Sequence[ProcessPicture]) -> Iterator[str]:
+    still = [each for each in pictures if each.still_s >= _A_WHILE_S and each.stage != "idle"]
+    running = [each for each in pictures if not each.still_s and each.same_place_s >= _LONG_S and each.place]
+    lines = list(_relations(pictures)) if still else []
+    lines += [f"{name_of(each)} {each.pid} is at work, and stays in {_function_at(each.place)}" for each in running]
+    if lines:
+        yield ""
+        yield "who waits for whom"
+        yield from (f"  {line}" for line in lines)
+    elif not still:
+        yield ""
+        yield "nothing stands still: it was at work while we looked"
+
+
+def _function_at(place: Place | None) -> str:
+    return f"{place.function} ({place})" if place else "?"
 
 
 def _whom_you_asked(pictures: Sequence[ProcessPicture], asked: int) -> str:
@@ -70,7 +96,7 @@ def _one(picture: ProcessPicture, *, is_verbose: bool) -> Iterator[str]:
         words.append(f"at sample {picture.sample}")
     usage = f"cpu {100 * picture.cpu_share:.0f} %, {picture.rss_bytes >> 20} MB, started {_span(picture.seconds)} ago"
     yield f"{'  '.join(words)}   [{usage}]"
-    if picture.role in ("child", "fork-server", "resource-tracker") and not is_verbose:
+    if picture.role not in ("trainer", "worker", "our-worker"):
         yield f"    {picture.command}"
     main = next((thread for thread in picture.threads if thread.is_main), None)
     if main:
@@ -123,8 +149,10 @@ def _is_users(place: Place) -> bool:
 def _relations(pictures: Sequence[ProcessPicture]) -> Iterator[str]:
     by_pid = {picture.pid: picture for picture in pictures}
     for picture in pictures:
+        if picture.stage == "idle":
+            continue
         awaited = [by_pid[pid] for pid in picture.waits_for if pid in by_pid]
-        if awaited and picture.stage != "idle":
+        if awaited:
             busy = (
                 ""
                 if picture.stage != "next" or any(each.stage != "idle" for each in awaited)
@@ -143,10 +171,12 @@ def _relations(pictures: Sequence[ProcessPicture]) -> Iterator[str]:
 
 def does(picture: ProcessPicture) -> str:
     """What a process does, in a few words."""
+    if picture.state == "Z" and picture.exitcode is not None:
+        return f"has ended with exit code {picture.exitcode}"
     if picture.state in ("R", "T", "t") or picture.tracer:
         return _STATES["t" if picture.tracer else picture.state]
     words = _WAITS.get(picture.waits_in or "", _STATES.get(picture.state, f"is in state {picture.state}"))
-    if picture.waits_in in ("socket", "file lock", "disk") and picture.peer:
+    if picture.waits_in in ("socket", "file lock", "disk") and picture.peer and "[" not in picture.peer:
         words += f" ({picture.peer})"
     return words if picture.waits_in or not picture.channel else f"{words} in {picture.channel}"
 

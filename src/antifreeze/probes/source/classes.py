@@ -59,6 +59,7 @@ def dataset_class(program: Program, code: ClassCode, loops: Sequence[LoopCode]) 
         assignments=tuple(assignments(program, code.body)),
         sights=tuple(_with_reader(program, code, loops, sight) for sight in sights(program, code.body)),
         asks_for_worker_info=_asks_for_worker_info(program, code.body),
+        pickles_itself=not code.body.methods.keys().isdisjoint(("__getstate__", "__reduce__", "__reduce_ex__")),
         changed_by=code.changed_by,
     )
 

@@ -28,9 +28,10 @@ class Definitions:
         self._files = files
         self._named: dict[File, dict[str, list[Definition]]] = {file: {} for file in files}
         self._lineages: dict[Definition, list[Found]] = {}
+        self._methods: dict[Definition, dict[str, Found]] = {}
         self.classes: list[Found] = []
         for file in files:
-            for node in ast.walk(file.tree):
+            for node in file.nodes:
                 if isinstance(node, Definition) and not isinstance(file.parents[node], ast.ClassDef):
                     self._named[file].setdefault(node.name, []).append(node)
                 if isinstance(node, ast.ClassDef):
@@ -51,7 +52,7 @@ class Definitions:
 
     def _imported(self, dotted: str, *, depth: int) -> Found | None:
         module, _, name = dotted.rpartition(".")
-        file = next((each for each in self._files if module and each.module == module), None)
+        file = self.module(module)
         if file is None or not depth:
             return None
         top = [each for each in self._named[file].get(name, []) if _scope(file, each) is file.tree]
@@ -59,6 +60,12 @@ class Definitions:
             return Found(file, top[-1])
         again = file.names.imports.get(name)
         return None if again is None else self._imported(again, depth=depth - 1)
+
+    def module(self, dotted: str) -> File | None:
+        """The file that is imported by a name; a script in a package may leave the package out of the name."""
+        exact = (each for each in self._files if dotted and each.module == dotted)
+        near = (each for each in self._files if dotted and each.module.endswith(f".{dotted}"))
+        return next(exact, None) or next(near, None)
 
     def lineage(self, found: Found) -> list[Found]:
         """A class and its bases that are the user's, the nearest first."""
@@ -85,12 +92,13 @@ class Definitions:
 
     def methods(self, found: Found) -> dict[str, Found]:
         """Its methods, inherited ones included."""
-        named: dict[str, Found] = {}
-        for file, node in self.lineage(found):
-            for each in node.body:
-                if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-                    named.setdefault(each.name, Found(file, each))
-        return named
+        if found.node not in self._methods:
+            named = self._methods[found.node] = {}
+            for file, node in self.lineage(found):
+                for each in node.body:
+                    if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+                        named.setdefault(each.name, Found(file, each))
+        return self._methods[found.node]
 
     def method(self, found: Found, name: str) -> Found | None:
         return self.methods(found).get(name)

@@ -20,6 +20,7 @@ from antifreeze.probes.source.tree import function_around, parents_of
 # A program of the user's has fewer files, and smaller ones; what has more is generated, or not the user's.
 MOST_FILES = 200
 MOST_BYTES = 2 << 20
+MOST_BYTES_IN_ALL = 4 << 20
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
@@ -37,6 +38,8 @@ class File:
     names: Names
     parents: Mapping[ast.AST, ast.AST] = field(repr=False)
     lines: tuple[str, ...] = field(repr=False)
+    nodes: tuple[ast.AST, ...] = field(repr=False)
+    """All of the tree, outer ones first."""
 
     def place(self, node: ast.stmt | ast.expr | ast.excepthandler, *, text: str | None = None) -> Place:
         around = function_around(self.parents, node)
@@ -49,19 +52,22 @@ class File:
         return " ".join((ast.get_source_segment(self.text, node) or ast.unparse(node)).split())
 
 
-def read_files(script: Path, more: Iterable[Path] = ()) -> tuple[list[File], dict[str, str]]:
+def read_files(
+    script: Path, more: Iterable[Path] = (), *, base: Path | None = None
+) -> tuple[list[File], dict[str, str]]:
     """The script first, then what it imports of the user's; and why others could not be read."""
     script = script.absolute()
-    roots = _roots(script)
+    named_from = script.parent if base is None else base.absolute()
+    roots = tuple(dict.fromkeys([*_roots(script), named_from]))
     waiting, seen = deque([script, *(each.absolute() for each in more)]), set[Path]()
     files: list[File] = []
     unreadable: dict[str, str] = {}
-    while waiting and len(files) < MOST_FILES:
+    while waiting and len(files) < MOST_FILES and sum(len(file.text) for file in files) < MOST_BYTES_IN_ALL:
         path = waiting.popleft()
         if path in seen:
             continue
         seen.add(path)
-        shown = _shown(path, script.parent)
+        shown = _shown(path, named_from)
         try:
             file = _read(path, shown=shown, module=_module_name(path, roots))
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
@@ -78,9 +84,10 @@ def _read(path: Path, *, shown: str, module: str) -> File:
     with tokenize.open(path) as file:
         text = file.read()
     tree = ast.parse(text, filename=str(path))
-    names = Names(tree, module=module, is_package=path.name == "__init__.py")
+    nodes = tuple(ast.walk(tree))
+    names = Names(nodes, module=module, is_package=path.name == "__init__.py")
     # Not `splitlines`: Python's lines end at a newline only, and a form feed is not one.
-    return File(path, shown, module, text, tree, names, parents_of(tree), tuple(text.split("\n")))
+    return File(path, shown, module, text, tree, names, parents_of(nodes), tuple(text.split("\n")), nodes)
 
 
 def _roots(script: Path) -> tuple[Path, ...]:
@@ -103,7 +110,7 @@ def _module_name(path: Path, roots: tuple[Path, ...]) -> str:
 
 def _imported_files(file: File, roots: tuple[Path, ...]) -> Iterator[Path]:
     is_package = file.path.name == "__init__.py"
-    for dotted in imported_modules(file.tree, module=file.module, is_package=is_package):
+    for dotted in imported_modules(file.nodes, module=file.module, is_package=is_package):
         parts = dotted.split(".")
         for root in roots:
             for length in range(1, len(parts) + 1):

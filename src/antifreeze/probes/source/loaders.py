@@ -60,7 +60,7 @@ def find_loaders(program: Program) -> list[LoaderCode]:
     return [
         _loader(program, file, node)
         for file in program.files
-        for node in ast.walk(file.tree)
+        for node in file.nodes
         if isinstance(node, ast.Call) and is_loader(file, node)
     ]
 
@@ -136,7 +136,7 @@ def _is_changed(file: File, node: ast.expr) -> bool:
             case _:
                 return None
 
-    found = (changed(each) for each in ast.walk(file.tree))
+    found = (changed(each) for each in file.nodes)
     return any(ast.unparse(each) == name for each in found if each is not None)
 
 

@@ -53,7 +53,7 @@ def find_loops(program: Program, loaders: list[LoaderCode], changes: Mapping[Def
 
 
 def _iterations(file: File) -> Iterator[tuple[Iteration, ast.expr]]:
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
             yield node, node.iter
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:

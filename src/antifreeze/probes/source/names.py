@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 # `from torch.utils.data import *` gives these, as far as we care.
 _TORCH = "torch.utils.data"
@@ -23,13 +23,13 @@ _SAME = {
 class Names:
     """The names of one file."""
 
-    def __init__(self, tree: ast.Module, *, module: str, is_package: bool) -> None:
+    def __init__(self, nodes: Sequence[ast.AST], *, module: str, is_package: bool) -> None:
         self.imports: dict[str, str] = {}
         """Name in this file → the dotted name that it was imported as."""
-        for name, dotted in _imported(tree, module=module, is_package=is_package):
+        for name, dotted in _imported(nodes, module=module, is_package=is_package):
             self.imports[name] = dotted
         self._meant = dict(self.imports)
-        for name, value in _assigned_once(tree):
+        for name, value in _assigned_once(nodes):
             alias = self._alias(value)
             if alias is not None:
                 self._meant.setdefault(name, alias)
@@ -67,8 +67,8 @@ def _canonical(dotted: str) -> str:
     return dotted
 
 
-def _imported(tree: ast.Module, *, module: str, is_package: bool) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def _imported(nodes: Sequence[ast.AST], *, module: str, is_package: bool) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 yield (each.asname, each.name) if each.asname else (each.name.partition(".")[0],) * 2
@@ -90,9 +90,9 @@ def absolute(node: ast.ImportFrom, *, module: str, is_package: bool) -> str:
     return ".".join([*above, *([node.module] if node.module else [])])
 
 
-def imported_modules(tree: ast.Module, *, module: str, is_package: bool) -> Iterator[str]:
+def imported_modules(nodes: Sequence[ast.AST], *, module: str, is_package: bool) -> Iterator[str]:
     """Dotted names that may be modules, of all imports of the file, also inside functions."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -101,9 +101,9 @@ def imported_modules(tree: ast.Module, *, module: str, is_package: bool) -> Iter
             yield origin
 
 
-def _assigned_once(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+def _assigned_once(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     assigned: dict[str, list[ast.expr]] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             assigned.setdefault(node.targets[0].id, []).append(node.value)
     yield from ((name, values[0]) for name, values in assigned.items() if len(values) == 1)

@@ -33,7 +33,7 @@ def read_outside(program: Program, body: Anatomy, name: str, loops: Sequence[Loo
 def _readings(program: Program, names: set[str], methods: set[str], made: ast.expr) -> Iterator[tuple[File, ast.expr]]:
     """`ds.bad`, and `ds.report()` of a method that reads it."""
     for file in program.files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if not isinstance(node, ast.Attribute) or is_self(node) or not isinstance(node.ctx, ast.Load):
                 continue
             is_reset = isinstance(file.parents[node], ast.Attribute) and file.parents[node].attr == "clear"  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ def _readings(program: Program, names: set[str], methods: set[str], made: ast.ex
 def _is_used_here(program: Program, made: ast.expr) -> bool:
     """Whether the program itself takes samples from the object: `ds[0]`, `for sample in ds`."""
     for file in program.files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             source = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
             if isinstance(source, ast.Name | ast.Attribute) and _is_object(program, file, source, made):
                 return True

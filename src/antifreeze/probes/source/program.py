@@ -38,6 +38,8 @@ class Program:
         self.files = files
         self.definitions = Definitions(files)
         self._origins: dict[tuple[ast.expr, int], list[Origin]] = {}
+        self._bindings: dict[ast.AST, dict[str, list[Binding]]] = {}
+        self._of_classes: dict[ast.AST, dict[str, list[ast.expr]]] = {}
         self._direct = self._direct_callers()
         self._through_objects: dict[Definition, list[CallSite]] = {}
         for site in self._method_calls():
@@ -71,7 +73,7 @@ class Program:
 
     def _calls(self) -> Iterator[CallSite]:
         for file in self.files:
-            yield from (CallSite(file, node) for node in ast.walk(file.tree) if isinstance(node, ast.Call))
+            yield from (CallSite(file, node) for node in file.nodes if isinstance(node, ast.Call))
 
     def _method_calls(self) -> list[CallSite]:
         """Calls that may be of a method of a class of the user's."""
@@ -136,7 +138,7 @@ class Program:
         scope: ast.AST | None = node
         while scope is not None:
             function = function_around(file.parents, scope)
-            bound = list(bindings(function or file.tree, node.id))
+            bound = self._bound(function or file.tree, node.id)
             for each in bound:
                 yield from self._of_binding(file, each, depth=depth)
             if bound:
@@ -147,12 +149,19 @@ class Program:
             scope = function
         yield from self._of_import(file, node.id, depth=depth)
 
+    def _bound(self, scope: ast.AST, name: str) -> list[Binding]:
+        if scope not in self._bindings:
+            found = self._bindings[scope] = {}
+            for each, binding in all_bindings(scope):
+                found.setdefault(each, []).append(binding)
+        return self._bindings[scope].get(name, [])
+
     def _of_import(self, file: File, name: str, *, depth: int) -> Iterator[Origin]:
         module, _, name = file.names.imports.get(name, "").rpartition(".")
-        for there in self.files:
-            if module and there.module == module:
-                for each in bindings(there.tree, name):
-                    yield from self._of_binding(there, each, depth=depth)
+        there = self.definitions.module(module)
+        if there is not None:
+            for each in self._bound(there.tree, name):
+                yield from self._of_binding(there, each, depth=depth)
 
     def _of_binding(self, file: File, binding: Binding, *, depth: int) -> Iterator[Origin]:
         found = self.origins(file, binding.value, depth=depth)
@@ -188,10 +197,13 @@ class Program:
     def of_self(self, owner: Found, name: str, *, depth: int = DEPTH) -> Iterator[Origin]:
         """Where the values come from that methods of a class assign to `self.name`."""
         for file, node in self.definitions.lineage(owner):
-            for each in ast.walk(node):
-                for target, value in assigned(each):
-                    if is_self(target, name):
-                        yield from self.origins(file, value, depth=depth)
+            if node not in self._of_classes:
+                values = self._of_classes[node] = {}
+                for target, value in (pair for each in ast.walk(node) for pair in assigned(each)):
+                    if isinstance(target, ast.Attribute) and is_self(target):
+                        values.setdefault(target.attr, []).append(value)
+            for value in self._of_classes[node].get(name, []):
+                yield from self.origins(file, value, depth=depth)
 
     def _of_call(self, file: File, node: ast.Call, *, depth: int) -> Iterator[Origin]:
         found = self.definitions.find(file, node.func)
@@ -212,17 +224,24 @@ class Binding(NamedTuple):
 
 
 def bindings(scope: ast.AST, name: str) -> Iterator[Binding]:
-    """All that a name is bound to in a function or module; of loops and `+=`, an expression that tells nothing."""
+    """All that a name is bound to in a function or module."""
+    return (binding for each, binding in all_bindings(scope) if each == name)
+
+
+def all_bindings(scope: ast.AST) -> Iterator[tuple[str, Binding]]:
+    """Names and what they are bound to; of loops and `+=`, an expression that tells nothing."""
     for node in own_nodes(scope):
         for target, value in assigned(node):
-            if isinstance(target, ast.Name) and target.id == name:
-                yield Binding(value)
+            if isinstance(target, ast.Name):
+                yield target.id, Binding(value)
             elif isinstance(target, ast.Tuple | ast.List):
                 for part, each in enumerate(target.elts):
-                    if isinstance(each, ast.Name) and each.id == name:
-                        yield Binding(value, part)
-        if isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign) and _holds(node.target, name):
-            yield Binding(ast.Starred(ast.Constant(None), ast.Load()))
+                    if isinstance(each, ast.Name):
+                        yield each.id, Binding(value, part)
+        if isinstance(node, ast.For | ast.AsyncFor | ast.AugAssign):
+            for name in ast.walk(node.target):
+                if isinstance(name, ast.Name):
+                    yield name.id, Binding(ast.Starred(ast.Constant(None), ast.Load()))
 
 
 def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -236,7 +255,3 @@ def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         case ast.withitem(optional_vars=ast.expr()):
             assert node.optional_vars is not None
             yield node.optional_vars, node.context_expr
-
-
-def _holds(target: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target))

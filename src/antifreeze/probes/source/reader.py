@@ -16,11 +16,14 @@ from antifreeze.probes.source.loops import find_loops
 from antifreeze.probes.source.program import Program
 
 
-def read_source(script: Path, more: Iterable[Path] = ()) -> Source:
-    """What the script says, with the user's own modules that it imports, and `more` files of the user's."""
-    files, unreadable = read_files(script, more)
+def read_source(script: Path, more: Iterable[Path] = (), *, base: Path | None = None) -> Source:
+    """What the script says, with the user's own modules that it imports, and `more` files of the user's.
+
+    Files are named from the directory of the script, or from `base`.
+    """
+    files, unreadable = read_files(script, more, base=base)
     shown = script.name
-    if not files or files[0].shown != shown:
+    if not files or files[0].path != script.absolute():
         return Source(script=shown, files=tuple(file.shown for file in files), unreadable=unreadable)
     program = Program(files)
     loaders = find_loaders(program)

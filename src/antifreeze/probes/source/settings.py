@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from antifreeze.doctor.facts import Place
+from antifreeze.doctor.facts import Clash, Place
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.loaders import constant
 from antifreeze.probes.source.program import CallSite, Origin, Program
@@ -29,7 +29,7 @@ _THREADS = frozenset(
 
 def calls(program: Program, names: frozenset[str]) -> Iterator[CallSite]:
     for file in program.files:
-        for node in ast.walk(file.tree):
+        for node in file.nodes:
             if isinstance(node, ast.Call) and file.names.called(node) in names:
                 yield CallSite(file, node)
 
@@ -49,10 +49,10 @@ def _method(program: Program, site: CallSite) -> str | None:
     return constant(program, Origin(site.file, given[0]), str) if given else None
 
 
-def start_method_clashes(program: Program) -> tuple[tuple[Place, ...], ...]:
+def start_method_clashes(program: Program) -> tuple[Clash, ...]:
     sites = list(calls(program, frozenset((_SET, _ASK))))
     return tuple(
-        (earlier.file.place(earlier.node), later.file.place(later.node))
+        Clash(settled=earlier.file.place(earlier.node), set_again=later.file.place(later.node))
         for later in sites
         if _may_raise(later)
         for earlier in sites
@@ -84,4 +84,4 @@ def thread_settings(program: Program) -> tuple[Place, ...]:
 
 
 def has_main_guard(script: File) -> bool:
-    return any(is_main_guard(node) for node in ast.walk(script.tree))
+    return any(is_main_guard(node) for node in script.nodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 Parents = Mapping[ast.AST, ast.AST]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -11,8 +11,8 @@ Loop = ast.For | ast.AsyncFor | ast.While
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def parents_of(tree: ast.AST) -> dict[ast.AST, ast.AST]:
-    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+def parents_of(nodes: Iterable[ast.AST]) -> dict[ast.AST, ast.AST]:
+    return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
 
 def ancestors(parents: Parents, node: ast.AST) -> Iterator[ast.AST]:

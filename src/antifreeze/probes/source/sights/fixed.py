@@ -60,7 +60,7 @@ def _is_assigned_from_outside(program: Program, name: str) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store) and not is_self(node)
         for file in program.files
-        for node in ast.walk(file.tree)
+        for node in file.nodes
     )
 
 

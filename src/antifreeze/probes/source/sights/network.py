@@ -29,7 +29,7 @@ _BY_DEFAULT = ("urllib.", "socket.", "http.", "ftplib.")
 
 def look(program: Program, body: Anatomy) -> Iterator[Sight]:
     has_default = any(
-        file.names.called(node) == "socket.setdefaulttimeout" for file in program.files for node in ast.walk(file.tree)
+        file.names.called(node) == "socket.setdefaulttimeout" for file in program.files for node in file.nodes
     )
     for found in (*body.per_sample, *body.functions):
         for node in ast.walk(found.node):

@@ -1,0 +1,49 @@
+"""The doctor says nothing against scripts that are well, many of which only look sick.
+
+All of them are read here, and four are examined; `python -m zoo.score --healthy` examines them all.
+"""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from zoo.healthy import SCRIPTS, check_up
+
+EXAMINED = ("epoch_in_shared_memory", "pool_per_worker", "tar_shards", "dropped_samples")
+
+every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+
+
+def described(script: Path) -> str:
+    text = ast.get_docstring(ast.parse(script.read_text()))
+    assert text is not None, f"{script.name} does not say what it is"
+    return text
+
+
+@every_script
+@pytest.mark.deadline(60)
+def test_reading_a_healthy_script_gives_no_alarm(script: Path) -> None:
+    checkup = check_up(script, "--static")
+    assert checkup.is_fine, f"{checkup}\n{checkup.alarms}"
+
+
+@pytest.mark.parametrize("name", EXAMINED)
+@pytest.mark.deadline(150)
+def test_examining_a_healthy_script_gives_no_alarm(name: str) -> None:
+    (script,) = (each for each in SCRIPTS if each.stem == name)
+    checkup = check_up(script)
+    assert checkup.is_fine, f"{checkup}\n{checkup.alarms}"
+
+
+def test_there_are_enough_of_them_and_many_are_modelled_on_public_examples() -> None:
+    assert len(SCRIPTS) >= 15
+    modelled = [
+        script for script in SCRIPTS if re.search(r"^https://github\.com/\S+$", described(script), re.MULTILINE)
+    ]
+    assert len(modelled) >= 8
+    assert all("Looks sick: " in described(script) for script in SCRIPTS if script not in modelled)
