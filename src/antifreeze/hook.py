@@ -9,7 +9,20 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from antifreeze.errors import ConfigError
+
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
+
+
+def check_hook_reaches_python() -> None:
+    """Refuse to run a script without what its user asked for."""
+    if sys.flags.ignore_environment or sys.flags.no_site:
+        raise ConfigError(
+            "cannot get into the script",
+            where=f"{sys.executable} {' '.join(interpreter_flags())}",
+            why="with -I or -E Python ignores PYTHONPATH, with -S it does not run sitecustomize; we need both",
+            try_="antifreeze, or python -m antifreeze, without these flags",
+        )
 
 
 def interpreter_flags() -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from antifreeze.errors import ConfigError
-from antifreeze.hook import interpreter_flags, with_hook
+from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
 from antifreeze.settings import environment, mode, read_variable
 
 MODULE = "-m"
@@ -109,17 +109,6 @@ def check_runnable(script: Path) -> None:
     else:
         return
     raise ConfigError(f"cannot run {script}", where=str(script.absolute()), why=why, try_=try_)
-
-
-def check_hook_reaches_python() -> None:
-    """Refuse to run a script without the engine that its user asked for."""
-    if sys.flags.ignore_environment or sys.flags.no_site:
-        raise ConfigError(
-            "cannot bring the engine into the script",
-            where=f"{sys.executable} {' '.join(interpreter_flags())}",
-            why="with -I or -E Python ignores PYTHONPATH, with -S it does not run sitecustomize; we need both",
-            try_="antifreeze run, or python -m antifreeze run, without these flags",
-        )
 
 
 def become(command: list[str], *, environ: Mapping[str, str]) -> NoReturn:

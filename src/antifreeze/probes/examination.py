@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
-from antifreeze.hook import interpreter_flags, with_hook
+from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
 from antifreeze.probes.bounded import Patient, ending_in_order
 from antifreeze.probes.gathering import read_trial
 from antifreeze.probes.observation import Observation
@@ -43,6 +43,7 @@ class Options:
 
 def examine(command: Sequence[str], *, options: Options, progress: Callable[[str], None] = lambda said: None) -> Facts:
     """Run a script with its arguments, or `module:loader`; whatever happens, nothing of it is left."""
+    check_hook_reaches_python()
     with (
         ending_in_order(),
         tempfile.TemporaryDirectory(prefix="antifreeze-doctor-", ignore_cleanup_errors=True) as name,
