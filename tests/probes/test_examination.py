@@ -167,7 +167,11 @@ def test_a_script_without_a_loader_is_told_as_such(examined: dict[str, Facts]) -
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_interrupts_it_finds_nothing_left(signum: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(f"import subprocess, sys\nopen({str(tmp_path / 'started')!r}, 'w').close()\n")
+    script.write_text(
+        "import subprocess, sys\nfrom multiprocessing import shared_memory\n"
+        "block = shared_memory.SharedMemory(create=True, size=100)\n"
+        f"open({str(tmp_path / 'started')!r}, 'w').close()\n"
+    )
     with script.open("a") as file:
         file.write("subprocess.run([sys.executable, '-c', 'import os, time; os.setsid(); time.sleep(600)'])\n")
     doctor = (

@@ -53,7 +53,6 @@ from antifreeze.machine.processes import (
     exit_code_of,
     facts_of_groups,
     process_facts,
-    processes_with,
 )
 from antifreeze.machine.rights import Rights, catches, rights_over
 from antifreeze.machine.threads import files_waited_in, thread_names
@@ -104,7 +103,6 @@ __all__ = [
     "private_bytes",
     "private_mappings",
     "process_facts",
-    "processes_with",
     "ptrace_scope",
     "resident_bytes",
     "rights_over",

@@ -131,18 +131,6 @@ def facts_of_groups(pids: Iterable[int]) -> dict[int, GroupFacts]:
     return facts
 
 
-def processes_with(variable: str, value: str) -> list[int]:
-    """Running processes that were started with this environment variable, or forked from one that was."""
-    return [
-        number
-        for number in numbers_in_proc()
-        if number != os.getpid()
-        and f"{variable}={value}" in "".join(lines(f"/proc/{number}/environ")).split("\0")
-        and (seen := facts_in_stat(number)) is not None
-        and seen.state not in "ZX"
-    ]
-
-
 def numbers_in_proc() -> list[int]:
     """The numbers of all processes that we can see."""
     return [int(name) for name in listing("/proc") if name.isdigit()]

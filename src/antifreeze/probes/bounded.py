@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,6 +25,9 @@ from antifreeze import machine
 
 # A process that is killed while it forks leaves a child: look again until there is none.
 KILL_WITHIN_S = 5.0
+# Multiprocessing and torch each have a process that outlives the others and removes what they have left in /dev/shm.
+_TIDY = ("multiprocessing.resource_tracker", "torch_shm_manager")
+TIDY_WITHIN_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,20 @@ class Patient:
 
     def __exit__(self, *_: object) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + KILL_WITHIN_S
-        _kill_group(self._process)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it, in a read that does not return
-            self._process.wait(KILL_WITHIN_S)
-        while (left := self.pids()) and time.monotonic() < deadline:
+        try:
+            self._kill_all(but=_tidies_up, within_s=KILL_WITHIN_S)
+            deadline = time.monotonic() + TIDY_WITHIN_S
+            while self.pids() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        finally:
+            _kill_group(self._process)
+            self._kill_all(but=lambda pid: False, within_s=KILL_WITHIN_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it, in a read that never returns
+                self._process.wait(KILL_WITHIN_S)
+
+    def _kill_all(self, *, but: Callable[[int], bool], within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        while (left := [pid for pid in self.pids() if not but(pid)]) and time.monotonic() < deadline:
             for pid in left:
                 kill(pid)
             time.sleep(0.02)
@@ -128,7 +140,7 @@ class Patient:
     def pids(self) -> list[int]:
         """All processes of it that run."""
         variable = self._mark
-        return machine.processes_with(variable, self._environ[variable])
+        return machine.started_with_variable(variable, self._environ[variable])
 
 
 @contextlib.contextmanager
@@ -145,6 +157,12 @@ def ending_in_order() -> Iterator[None]:
 
 def _leave(signum: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + signum)
+
+
+def _tidies_up(pid: int) -> bool:
+    """Whether it removes shared memory when those who made it have ended, and then ends by itself."""
+    kin = machine.kin_of(pid)
+    return kin is not None and any(name in word for word in kin.command for name in _TIDY)
 
 
 def kill(pid: int) -> None:
