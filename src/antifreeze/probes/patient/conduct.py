@@ -28,6 +28,9 @@ from antifreeze.probes.places import Places
 RESERVE_S = 3.0
 ALONE_S = 4.0
 CURVE_S = 3.0
+# Bytes of a socket's name, which ends with a zero (unix(7)), and of what multiprocessing adds: `/listener-` and 8 more.
+LONGEST_SOCKET = 107
+LISTENER = 18
 # Loaders beside the one that is iterated first.
 MOST_OTHERS = 4
 # What our engine may need to help itself out of a hang.
@@ -223,9 +226,12 @@ class Conduct:
 
 
 def keep_temporary_files_in(directory: Path) -> None:
-    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed."""
+    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed.
+
+    But not where their names would become too long: no worker could send anything.
+    """
     config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
-    if config.get("tempdir") is None:
+    if config.get("tempdir") is None and len(os.fsencode(directory)) + LISTENER <= LONGEST_SOCKET:
         directory.mkdir(mode=0o700)
         config["tempdir"] = str(directory)
 
