@@ -18,7 +18,7 @@ from zoo.judge import alarms, read_findings
 
 from antifreeze.cli.main import main
 
-EXAMINED = ("epoch_in_shared_memory", "pool_per_worker", "tar_shards", "dropped_samples")
+EXAMINED = ("epoch_in_shared_memory", "generators_per_worker", "tar_shards", "dropped_samples")
 
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 
