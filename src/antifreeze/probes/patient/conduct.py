@@ -59,7 +59,7 @@ class Conduct:
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
         faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
-        keep_temporary_files_in(directory / "mp")
+        keep_temporary_files_in(directory / "s")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
         others = others[:MOST_OTHERS]
