@@ -7,7 +7,7 @@
 - `SICK` and `HEALTHY`: facts that it finds something in, and facts that it must not; its tests, and examples in its page.
 - `examine(facts) -> list[Finding]`, pure. Silent where a fact is missing: a wrong diagnosis costs more than none.
 
-To add one: its file, its line below, its code, a sick program in `tests/patients/`.
+To add one: its file, its line below, its code, and facts of a program that has it in `tests/doctor/test_zoo_by_hand.py`.
 """
 
 from __future__ import annotations
