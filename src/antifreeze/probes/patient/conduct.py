@@ -19,13 +19,14 @@ from antifreeze.doctor.facts import Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
 from antifreeze.probes.gathering import read_trial, samples_to_blame
 from antifreeze.probes.patient.alone import Alone
-from antifreeze.probes.patient.drive import Drive, Order
+from antifreeze.probes.patient.drive import WRITTEN_S, Drive, Order
 from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
 RESERVE_S = 3.0
+# Seconds that are measured without workers; with other numbers of them, and of other loaders.
 ALONE_S = 4.0
 CURVE_S = 3.0
 # Loaders beside the one that is iterated first.
@@ -66,11 +67,11 @@ class Conduct:
         for number, each in enumerate([loader, *others]):
             self._look_at(each, number, iterated_at if each is loader else None)
         written = self._try_as_written(loader, 0)
+        self._try_the_rest(loader, written)
         if written.outcome in (Outcome.OK, Outcome.SLOW):
             for number, each in enumerate(others, start=1):
-                if self._has_time(2 * written.seconds + 5):
-                    self._try_as_written(each, number)
-        self._try_the_rest(loader, written)
+                if self._has_time((written.first_batch_s or 0.0) + CURVE_S + 5):
+                    self._try_as_written(each, number, seconds=CURVE_S)
 
     def _look_at(self, loader: Any, number: int, iterated_at: Place | None) -> None:
         try:
@@ -83,8 +84,8 @@ class Conduct:
 
     # --- the trials
 
-    def _try_as_written(self, loader: Any, number: int) -> Trial:
-        drive = self._begin(loader, number, workers=loader.num_workers, is_as_written=True)
+    def _try_as_written(self, loader: Any, number: int, *, seconds: float = WRITTEN_S) -> Trial:
+        drive = self._begin(loader, number, workers=loader.num_workers, is_as_written=True, seconds=seconds)
         drive.run(loader, self._iterate)
         self._note_locks(loader, drive)
         trial = self._read(drive)
