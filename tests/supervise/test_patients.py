@@ -60,6 +60,12 @@ def test_what_a_worker_waits_for_has_its_disease(patient: Stuck, code: str) -> N
     assert found is not None and found.code == code
 
 
+def test_only_the_kernels_word_is_certain_of_a_worker_that_may_still_come_back() -> None:
+    waits, stopped = disease_of_stuck(stuck(waits_in="socket"), FORKED), disease_of_stuck(stuck(state="T"), FORKED)
+    assert waits is not None and waits.weight is Weight.LIKELY
+    assert stopped is not None and stopped.weight is Weight.CERTAIN
+
+
 @pytest.mark.parametrize(
     ("exitcode", "times", "code"),
     [(-9, 1, "AF311"), (-11, 1, "AF312"), (-11, 2, "AF313"), (3, 1, "AF314"), (0, 1, "AF314")],
