@@ -44,7 +44,7 @@ def check_up(script: Path, *options: str) -> Checkup:
     """Run `antifreeze doctor` on a script."""
     command = [sys.executable, "-m", "antifreeze", "doctor", "--format", "json", *options, str(script)]
     # What a script makes there it would clear away at its end, to which it does not come.
-    with tempfile.TemporaryDirectory(prefix="af-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="h-") as scratch:
         ended = run_bounded(command, timeout_s=TIME_LIMIT_S, environ={**os.environ, "TMPDIR": scratch})
     try:
         findings = tuple(read_findings(json.loads(ended.stdout)))

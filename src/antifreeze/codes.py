@@ -68,6 +68,7 @@ DISEASES = {
     "AF903": "few-descriptors",
     "AF904": "bad-combination",
     "AF905": "start-method-set-twice",
+    "AF906": "long-temporary-directory",
 }
 
 

@@ -195,8 +195,8 @@ SHEETS = {
         loader(
             41, held=(Held(path="dataset.shm", kind="shared-memory", what="SharedMemory of 93 MB", place=place(27)),)
         ),
-        killed(dead(-7, "SIGBUS", "43", place(35))),
-        trial(0, Outcome.CRASH, deaths=(dead(-7, "SIGBUS", "43", place(35)),)),
+        killed(dead(-7, "SIGBUS", "43", place(34))),
+        trial(0, Outcome.CRASH, deaths=(dead(-7, "SIGBUS", "43", place(34)),)),
         machine=machine(shm_total_bytes=64 * MB, shm_free_bytes=60 * MB),
     ),
     "010_fd_list_of_batches": kept(31, 30, batches=600, hard=1048576),

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import Facts, Outcome, Trial
-from antifreeze.probes.examination import Options, examine
+from antifreeze.doctor.finding import Weight
+from antifreeze.probes.examination import PREFIX, Options, examine
 from leftovers import wait_until
 
 HEAD = """
@@ -175,7 +177,7 @@ def test_whoever_interrupts_it_finds_nothing_left(signum: signal.Signals, tmp_pa
     with script.open("a") as file:
         file.write("subprocess.run([sys.executable, '-c', 'import os, time; os.setsid(); time.sleep(600)'])\n")
     doctor = (
-        "import sys\nfrom antifreeze.probes.examination import Options, examine\n"
+        "import sys\nfrom antifreeze.probes.examination import PREFIX, Options, examine\n"
         "examine(sys.argv[1:], options=Options(timeout_s=30))"
     )
     process = subprocess.Popen([sys.executable, "-c", doctor, str(script)], stderr=subprocess.DEVNULL)
@@ -186,4 +188,22 @@ def test_whoever_interrupts_it_finds_nothing_left(signum: signal.Signals, tmp_pa
     finally:
         process.kill()
         process.wait()
-    assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("antifreeze-doctor-")]
+    assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(PREFIX)]
+
+
+@pytest.mark.deadline(90)
+def test_a_temporary_directory_that_is_too_far_away_for_torchs_sockets_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = tmp_path / ("far-" * 25)
+    far.mkdir()
+    monkeypatch.setenv("TMPDIR", str(far))
+    monkeypatch.setattr(
+        tempfile, "tempdir", str(far)
+    )  # where the patient's sockets go, with all else of an examination
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAMS["healthy"])
+    facts = examine([str(script)], options=Options(timeout_s=40.0))
+    assert as_written(facts).outcome is Outcome.HANG
+    (found,) = diagnose(facts)
+    assert (found.code, found.weight) == ("AF906", Weight.CERTAIN)

@@ -31,6 +31,7 @@ CAME = (Outcome.OK, Outcome.SLOW)
 # What torch's loader says itself; no exception of the user's, whatever stage it surfaced in.
 _LOADERS_OWN = re.compile(
     r"DataLoader worker \(pid|DataLoader timed out|Too many open files|unable to allocate shared memory|ancdata"
+    r"|AF_UNIX path too long"
 )
 
 

@@ -63,6 +63,7 @@ class Machine:
     """The environment variables that size thread pools, those that are set: OMP_NUM_THREADS …"""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of python, torch and whatever else is installed that checks care for."""
+    temporary_directory: str | None = None
     ptrace_scope: int | None = None
     """Of Yama: 0 everybody of this user may look into a process, 1 parents only, 2 root only, 3 nobody."""
 

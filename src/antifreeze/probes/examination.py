@@ -27,6 +27,8 @@ from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
 
 LOOK_EVERY_S = 0.25
+# Short: sockets of the patient go below it, and their whole name may have no more than 107 characters (AF906).
+PREFIX = "af-"
 # Of what a program has written to stderr, the last of it.
 MOST_CHARACTERS = 6000
 
@@ -46,7 +48,7 @@ def examine(command: Sequence[str], *, options: Options, progress: Callable[[str
     check_hook_reaches_python()
     with (
         ending_in_order(),
-        tempfile.TemporaryDirectory(prefix="antifreeze-doctor-", ignore_cleanup_errors=True) as name,
+        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as name,
     ):
         directory = Path(name)
         began = time.monotonic()

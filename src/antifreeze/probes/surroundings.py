@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
+import tempfile
 from importlib import metadata
 
 from antifreeze import machine
@@ -59,6 +60,7 @@ def look_at_machine() -> Machine:
         start_method=start_method(),
         thread_settings={name: os.environ[name] for name in THREAD_SETTINGS if name in os.environ},
         versions={"python": platform.python_version(), **installed()},
+        temporary_directory=tempfile.gettempdir(),
         ptrace_scope=machine.ptrace_scope(),
     )
 

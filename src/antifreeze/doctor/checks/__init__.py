@@ -35,6 +35,7 @@ from antifreeze.doctor.checks import (
     index_out_of_range,
     inherited_lock,
     lock_around_reads,
+    long_temporary_directory,
     lost_native_pool,
     many_small_tensors,
     no_main_guard,
@@ -154,4 +155,5 @@ CHECKS: tuple[Check, ...] = (
     few_descriptors,
     bad_combination,
     start_method_set_twice,
+    long_temporary_directory,
 )

@@ -84,7 +84,7 @@ def _examine(case: Case) -> list[Finding]:
             what=never_returned(stuck, case),
             where=stuck.place,
             why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
-            "training process",
+            f"training process{_threads(case)}",
             fix=(
                 "antifreeze run {script}",
                 "make the lock in each worker: self.lock = antifreeze.per_worker(threading.Lock), then with self.lock():",
@@ -97,3 +97,9 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
         )
     ]
+
+
+def _threads(case: Case) -> str:
+    """Those that may have held it."""
+    names = case.loader.threads if case.loader else ()
+    return f"; running there: {', '.join(names[:4])}" if names else ""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import Death, Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
-from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.engine.supervise.stacks import Frame, Stack
 
 SourceOf = Callable[[str, int], str]
@@ -32,7 +33,10 @@ class Surroundings(NamedTuple):
 
 def disease_of_stuck(stuck: Stuck, surroundings: Surroundings) -> Finding | None:
     """What a worker that makes no progress has."""
-    return _surest(_trial(surroundings, Outcome.HANG, stuck=(stuck,)))
+    found = _surest(_trial(surroundings, Outcome.HANG, stuck=(stuck,)))
+    # It may still come back: only that it is stopped is the kernel's word.
+    is_certain = stuck.state == "T"
+    return found if found is None or is_certain else replace(found, weight=max(found.weight, Weight.LIKELY))
 
 
 def disease_of_dead(deaths: Sequence[Death], surroundings: Surroundings) -> Finding | None:

@@ -19,18 +19,16 @@ from antifreeze.doctor.facts import Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
 from antifreeze.probes.gathering import read_trial, samples_to_blame
 from antifreeze.probes.patient.alone import Alone
-from antifreeze.probes.patient.drive import Drive, Order
+from antifreeze.probes.patient.drive import WRITTEN_S, Drive, Order
 from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
 RESERVE_S = 3.0
+# Seconds that are measured without workers; with other numbers of them, and of other loaders.
 ALONE_S = 4.0
 CURVE_S = 3.0
-# Bytes of a socket's name, which ends with a zero (unix(7)), and of what multiprocessing adds: `/listener-` and 8 more.
-LONGEST_SOCKET = 107
-LISTENER = 18
 # Loaders beside the one that is iterated first.
 MOST_OTHERS = 4
 # What our engine may need to help itself out of a hang.
@@ -62,18 +60,18 @@ class Conduct:
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
         faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
-        keep_temporary_files_in(directory / "mp")
+        keep_temporary_files_in(directory / "s")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:
         others = others[:MOST_OTHERS]
         for number, each in enumerate([loader, *others]):
             self._look_at(each, number, iterated_at if each is loader else None)
         written = self._try_as_written(loader, 0)
+        self._try_the_rest(loader, written)
         if written.outcome in (Outcome.OK, Outcome.SLOW):
             for number, each in enumerate(others, start=1):
-                if self._has_time(2 * written.seconds + 5):
-                    self._try_as_written(each, number)
-        self._try_the_rest(loader, written)
+                if self._has_time((written.first_batch_s or 0.0) + CURVE_S + 5):
+                    self._try_as_written(each, number, seconds=CURVE_S)
 
     def _look_at(self, loader: Any, number: int, iterated_at: Place | None) -> None:
         try:
@@ -86,8 +84,8 @@ class Conduct:
 
     # --- the trials
 
-    def _try_as_written(self, loader: Any, number: int) -> Trial:
-        drive = self._begin(loader, number, workers=loader.num_workers, is_as_written=True)
+    def _try_as_written(self, loader: Any, number: int, *, seconds: float = WRITTEN_S) -> Trial:
+        drive = self._begin(loader, number, workers=loader.num_workers, is_as_written=True, seconds=seconds)
         drive.run(loader, self._iterate)
         self._note_locks(loader, drive)
         trial = self._read(drive)
@@ -226,12 +224,9 @@ class Conduct:
 
 
 def keep_temporary_files_in(directory: Path) -> None:
-    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed.
-
-    But not where their names would become too long: no worker could send anything.
-    """
+    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed."""
     config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
-    if config.get("tempdir") is None and len(os.fsencode(directory)) + LISTENER <= LONGEST_SOCKET:
+    if config.get("tempdir") is None:
         directory.mkdir(mode=0o700)
         config["tempdir"] = str(directory)
 

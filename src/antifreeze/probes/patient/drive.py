@@ -25,6 +25,8 @@ from antifreeze.probes.patient.notes import END_SIGNAL, Log, StateFile, write_wh
 from antifreeze.probes.patient.workers import WatchedLoop
 from antifreeze.probes.places import Places
 
+# What is measured of the loader as it is written.
+WRITTEN_S = 8.0
 # How long the first batch may take while something works.
 FIRST_BATCH_S = 20.0
 # A training step, during which workers get ahead.
@@ -68,7 +70,7 @@ class Order:
     purpose: str = "trial"
     """`epoch` (only its start, to compare it with the first), `deadly` (samples that a worker died of or hung at, in the
     trainer), `orphans` (the trainer will be killed)."""
-    seconds: float = 8.0
+    seconds: float = WRITTEN_S
     """Of progress, after the first batch."""
     batches: int = 50
     """Enough to call it well."""
