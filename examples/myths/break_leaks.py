@@ -19,8 +19,9 @@ class Numbers(Dataset[int]):
         return index
 
 
-def break_out(loader: DataLoader[int]) -> float:
+def break_out(loader: DataLoader[int], *, after_s: float = 0) -> float:
     for _ in loader:
+        time.sleep(after_s)
         start = time.perf_counter()
         break
     return time.perf_counter() - start
@@ -38,4 +39,4 @@ if __name__ == "__main__":
     print("workers while the iterator is kept:", len(psutil.Process().children()))
     del iterator
     busy = DataLoader(Numbers(60), num_workers=2)
-    print(f"a break while both workers are busy takes {break_out(busy):.0f} s")
+    print(f"a break while both workers are busy takes {break_out(busy, after_s=2):.0f} s")

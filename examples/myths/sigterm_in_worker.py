@@ -14,7 +14,7 @@ class Slow(Dataset[int]):
         self.folder = folder
 
     def __len__(self) -> int:
-        return 40
+        return 400
 
     def __getitem__(self, index: int) -> int:
         worker = get_worker_info()
