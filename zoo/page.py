@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from textwrap import indent
 
-from chaos.report import Facts
-
 from zoo.results import COLUMNS, Diagnosis, Ending, Report, Row, from_json
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -106,12 +104,14 @@ def markdown(report: Report) -> str:
 
 
 def _circumstances(report: Report) -> list[str]:
-    return [f"- `{COMMANDS[column]}`: {_facts(report.made[column])}" for column in COLUMNS if column in report.made]
+    return [f"- `{COMMANDS[column]}`: {_facts(report, column)}" for column in COLUMNS if column in report.made]
 
 
-def _facts(facts: Facts) -> str:
+def _facts(report: Report, column: str) -> str:
+    facts = report.made[column]
+    engine = "" if column == "torch" else f"antifreeze at {facts.commit}, "
     return (
-        f"{facts.date}, antifreeze at {facts.commit}, Python {facts.python}, torch {facts.torch}, {facts.cores} cores"
+        f"{facts.date}, {engine}Python {facts.python}, torch {facts.torch}, {facts.cores} cores"
         f" ({facts.processor}), Linux {facts.kernel}; load before: {facts.load}"
     )
 
