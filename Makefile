@@ -86,7 +86,7 @@ bench-faults: $(BENCH_READY)
 bench-faults-page: $(BENCH_READY)
 	$(BIN)/python benchmarks/faults.py --page
 
-# Every case on torch, under `antifreeze run` and before the doctor; about an hour, for what hangs is waited for.
+# Every case on torch, under `antifreeze run` and before the doctor; about half an hour, for what hangs is waited for.
 zoo: $(READY)
 	@if [ -f "$(ZOO)/drive.py" ]; then \
 	    $(BIN)/python -m zoo.score --zoo "$(ZOO)" $(SCORE); \

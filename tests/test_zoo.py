@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from chaos.report import Facts
 from zoo import page
-from zoo.cases import BY_DESIGN, FLAGS, Zoo
+from zoo.cases import BY_DESIGN, FLAGS, Zoo, last_words
 from zoo.judge import Expected, Said, alarms, judge, read_expected, read_findings
 from zoo.results import Diagnosis, Ending, Report, Row, from_json, to_json
 
@@ -144,6 +144,23 @@ def test_a_case_is_survived_if_it_ends_well_or_cannot_or_ends_as_it_was_designed
     assert row(run=failed, is_survivable=False).is_survived
     assert row(run=Ending("error", 3.2, "…", 0, is_by_design=True)).is_survived
     assert not row(run=failed).is_survived
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        (
+            "Traceback …\n  File …\nKeyError: 'boxes'\nantifreeze: worker 0 (pid 1), batch 2, sample 5",
+            "KeyError: 'boxes'",
+        ),
+        ("antifreeze.errors.WorkerCrashed: worker 1 ended\n  where  batch 3\n  try    something", None),
+        ("StopIteration", "StopIteration"),
+        ("Killed by the night\n", "Killed by the night"),
+        ("", ""),
+    ],
+)
+def test_the_last_words_are_the_error_and_not_the_advice_below_it(stderr: str, words: str | None) -> None:
+    assert last_words(stderr) == (words if words is not None else stderr.splitlines()[0])
 
 
 def test_the_share_is_of_the_cases_that_were_diagnosed() -> None:

@@ -10,6 +10,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -114,7 +115,17 @@ class Zoo:
     def _ending(case: str, ended: Mapping[str, Any]) -> Ending:
         added = BY_DESIGN.get(case[:3])
         is_by_design = added is not None and ended["got"] == "error" and all(text in ended["stderr"] for text in added)
-        return Ending(ended["got"], ended["secs"], ended["msg"], ended["left"], is_by_design)
+        words = last_words(ended["stderr"]) if ended["got"] in ("error", "crash") else ended["msg"]
+        if ended["got"] == "hang":
+            words = f"stopped after {ended['secs']:.0f} s"
+        return Ending(ended["got"], ended["secs"], words, ended["left"], is_by_design)
+
+
+def last_words(stderr: str) -> str:
+    """The line that names the error; notes and advice may follow it."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"([a-z_]\w*\.)*[A-Z]\w*(: |$)", line)]
+    return next(iter(errors[-1:] or lines[-1:]), "")[:300]
 
 
 def _import(path: Path) -> ModuleType:

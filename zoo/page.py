@@ -26,13 +26,13 @@ Small scripts that each show one way in which people's training hangs, crashes, 
 repository.
 
 - **torch**: what stock torch does with the script. **`antifreeze run`**: what becomes of it on our engine, unmodified,
-  with the flags it needs; *not survivable* are those whose own code is wrong, every time: there an error names the cause.
+  with the flags it needs; *not survivable* are those whose own code is wrong, every time: no loader could mend them.
 - **diagnosis**: what `antifreeze doctor` says about a copy without comments, called train.py. It is right if the true
   cause is named with all that belongs to it (attribute, file:line, sample), in at most a minute, and nothing else is rated
   *certain* or *likely*. What is true was [written down](../tests/zoo_expected.toml) before there was a check.
 
 ```
-make zoo                                   # all of it, about an hour
+make zoo                                   # all of it, about half an hour
 make zoo SCORE="--only 07,fork-lock"       # some of it
 make zoo SCORE="--columns doctor"          # the diagnosis alone
 ```
@@ -136,8 +136,8 @@ def _diagnosis(row: Row) -> str:
 
 
 def _notes(report: Report) -> list[str]:
-    """How those ended under `antifreeze run` that did not end well, and were not to."""
-    lines = ["How those ended under `antifreeze run` that cannot end well:", ""]
+    """How those ended under `antifreeze run` that did not end well."""
+    lines = ["The last words of those that did not end well under `antifreeze run`:", ""]
     for row in report.rows:
         if row.run is not None and row.run.outcome != "ok":
             lines.append(f"- {row.id[:3]}: `{row.run.words.replace('`', '')}`")
