@@ -198,7 +198,9 @@ def test_a_temporary_directory_that_is_too_far_away_for_torchs_sockets_is_named(
     far = tmp_path / ("far-" * 25)
     far.mkdir()
     monkeypatch.setenv("TMPDIR", str(far))
-    monkeypatch.setattr(tempfile, "tempdir", str(far))  # where the patient's sockets go, with all else of an examination
+    monkeypatch.setattr(
+        tempfile, "tempdir", str(far)
+    )  # where the patient's sockets go, with all else of an examination
     script = tmp_path / "train.py"
     script.write_text(PROGRAMS["healthy"])
     facts = examine([str(script)], options=Options(timeout_s=40.0))

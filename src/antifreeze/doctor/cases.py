@@ -123,6 +123,12 @@ def is_users(raised: Raised) -> bool:
     return not _LOADERS_OWN.search(raised.message)
 
 
+def carries_gradients(raised: Raised) -> bool:
+    """Whether it is what torch says of tensors with a history of autograd, which cannot leave a process."""
+    is_said = re.search(r"requires[_ ]grad|automatic differentiation", raised.message)
+    return raised.stage in ("collate", "send") and is_said is not None
+
+
 def raised_in(case: Case, *stages: str) -> list[Trial]:
     """The trials in which code of the user's raised there."""
     return [trial for trial in case.trials if trial.raised and trial.raised.stage in stages and is_users(trial.raised)]
