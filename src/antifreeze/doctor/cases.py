@@ -151,7 +151,9 @@ def loads_elsewhere(case: Case, sample: str | None) -> bool:
         # The trial without workers begins with the samples that failed before it, if an index can be told from its name.
         is_named = not trial.workers and trial.samples > 0 and sample is not None and sample.lstrip("-").isdigit()
         is_stream = case.loader is not None and case.loader.is_iterable
-        if trial.is_whole_epoch or (is_named and not is_stream):
+        # Of a stream, it is the place in what one worker yields: the trainer has come by when it has yielded that of all.
+        is_passed = is_named and trial.samples >= (int(sample or 0) + 1) * max(case.num_workers, 1)
+        if trial.is_whole_epoch or (is_passed if is_stream else is_named):
             return True
     return False
 

@@ -94,7 +94,7 @@ def _examine(case: Case) -> list[Finding]:
             if is_seen
             else (f"{needed:,} tensors kept > {limit} open files",),
             loader=case.number,
-            explains=("AF103", "AF305", "AF321"),
+            explains=("AF103", "AF305", "AF321", "AF903"),
         )
     ]
 
@@ -113,7 +113,7 @@ def _of_dataset(case: Case, raised: Raised) -> Finding:
         evidence=("reproduced without workers", f"{raised.type}: {raised.message}"),
         loader=case.number,
         sample=raised.sample,
-        explains=("AF103", "AF305", "AF321"),
+        explains=("AF103", "AF305", "AF321", "AF903"),
     )
 
 
