@@ -60,3 +60,11 @@ def test_a_thread_that_nobody_holds_is_likely_to_be_missed_where_the_program_has
     alone = dataclasses.replace(loader, threads=())
     (finding,) = fork_after_threads.examine(dataclasses.replace(sick, loaders=(alone,)))
     assert finding.weight is Weight.POSSIBLE
+
+
+def test_what_our_engine_did_not_bring_to_an_end_is_not_sent_to_it() -> None:
+    sick = fork_after_threads.SICK
+    (finding,) = fork_after_threads.examine(sick)
+    assert finding.fix[0] == "antifreeze run {script}"
+    (finding,) = fork_after_threads.examine(dataclasses.replace(sick, trials=sick.trials[:2]))
+    assert not any("antifreeze run" in fix for fix in finding.fix)

@@ -58,3 +58,12 @@ def test_a_dataset_that_runs_out_without_workers_holds_the_files_itself() -> Non
     (finding,) = descriptors_run_out.examine(dataclasses.replace(keeping(keeps_all=False, kept=()), trials=trials))
     assert (finding.where, finding.sample) == (opened, "242")
     assert "close" in finding.fix[0]
+
+
+def test_tensors_on_their_way_are_counted_where_nothing_is_kept() -> None:
+    raised = Raised(type="RuntimeError", message="Too many open files", stage="send")
+    trial = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, raised=raised, batch_tensors=360)
+    facts = dataclasses.replace(keeping(keeps_all=False, kept=()), trials=(trial,))
+    (finding,) = descriptors_run_out.examine(facts)
+    assert "4 batches of up to 360 tensors" in finding.why
+    assert not any("clone" in fix for fix in finding.fix)

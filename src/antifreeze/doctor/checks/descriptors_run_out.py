@@ -71,7 +71,7 @@ def _examine(case: Case) -> list[Finding]:
     if weight is None:
         return []
     place = kept[0] if kept else case.built_at
-    of = f"{kept[0].text or 'a line'} at {kept[0]} keeps (a part of) every batch" if kept else "batches"
+    of = f"{kept[0].text or 'a line'} at {kept[0]} keeps (a part of) every batch" if kept else _on_their_way(case)
     has = f"; the limit is {limit}" if limit is not None else ""
     batches = (
         f", and an epoch has {case.loader.batches:,} batches" if case.loader and case.loader.batches and kept else ""
@@ -85,7 +85,9 @@ def _examine(case: Case) -> list[Finding]:
             why=f"{of}{batches}{has}",
             fix=(
                 "antifreeze run {script}",
-                "keep a copy: .clone(), or .numpy().copy()",
+                "keep a copy: .clone(), or .numpy().copy()"
+                if kept or not _tensors(case)
+                else "put the tensors of a batch into few large ones (torch.cat, torch.stack) in the collate_fn",
                 f"ulimit -n {_more(case)}"
                 if _can_raise(case)
                 else 'torch.multiprocessing.set_sharing_strategy("file_system")',
@@ -130,12 +132,25 @@ def _foreseen(case: Case) -> tuple[Weight | None, int]:
     batches = (case.loader.batches or 0) if case.loader else 0
     if loop is None or not loop.kept or not case.num_workers or limit is None:
         return None, 0
-    most = batches * max((trial.batch_tensors or 1 for trial in case.trials), default=1)
+    most = batches * max(_tensors(case), 1)
     if batches + OTHERS > limit:
         return Weight.LIKELY, batches
     if most + OTHERS > limit:
         return (Weight.LIKELY if loop.keeps_all and not loop.breaks else Weight.POSSIBLE), most
     return None, 0
+
+
+def _tensors(case: Case) -> int:
+    """Of the largest batch; 0: not known."""
+    return max((trial.batch_tensors or 0 for trial in case.trials), default=0)
+
+
+def _on_their_way(case: Case) -> str:
+    ahead = case.num_workers * ((case.loader.prefetch_factor if case.loader else None) or 2)
+    tensors = _tensors(case)
+    return (
+        f"{ahead} batches of up to {tensors} tensors are on their way at once" if tensors else "its batches need more"
+    )
 
 
 def _limit(case: Case) -> int | None:

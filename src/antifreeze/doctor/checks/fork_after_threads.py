@@ -22,7 +22,7 @@ https://docs.python.org/3/library/os.html#os.fork
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.cases import CAME, Case, at, cases, touches, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
@@ -56,7 +56,11 @@ _TRIAL = Trial(
 _POOL = Held(path="dataset.pool", kind="executor", what="a ThreadPoolExecutor", place=Place("train.py", 28))
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK)),
+    trials=(
+        _TRIAL,
+        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
+        Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),
+    ),
 )
 HEALTHY = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
@@ -109,7 +113,11 @@ def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:
         own = f"start the thread in each worker: {name} = antifreeze.per_worker(make_it), then use {name}()"
     is_pickled = case.loader is None or not case.loader.obstacles
     clean = ('DataLoader(…, multiprocessing_context="forkserver")',) if is_pickled else ()
-    return "antifreeze run {script}", own, *clean
+    ours = [trial for trial in case.trials if trial.engine == "antifreeze" and trial.outcome in CAME]
+    run = (
+        ("antifreeze run {script}",) if ours or case.is_live or len(case.trials) < 2 else ()
+    )  # else it was tried, in vain
+    return *run, own, *clean
 
 
 def _pool(case: Case, stuck: Stuck) -> Held | None:

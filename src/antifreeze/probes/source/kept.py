@@ -224,10 +224,9 @@ def _bound_value(binding: Binding) -> ast.expr | None:
     value, part = binding
     if part is None:
         return value
-    is_unpacked = isinstance(value, ast.Tuple | ast.List) and not any(
-        isinstance(each, ast.Starred) for each in value.elts
-    )
-    return value.elts[part] if is_unpacked and part < len(value.elts) else None
+    if not isinstance(value, ast.Tuple | ast.List) or any(isinstance(each, ast.Starred) for each in value.elts):
+        return None
+    return value.elts[part] if part < len(value.elts) else None
 
 
 def _makes_container(file: File, call: ast.Call) -> bool:
