@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from antifreeze.doctor.checks import fork_after_threads, shared_connection
+from antifreeze.doctor.checks import fork_after_threads, lost_native_pool, shared_connection
 from antifreeze.doctor.facts import Facts, Held, Loader, Obstacle, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Weight
 from antifreeze.doctor.handles import opener, own_name
@@ -68,3 +68,11 @@ def test_what_our_engine_did_not_bring_to_an_end_is_not_sent_to_it() -> None:
     assert finding.fix[0] == "antifreeze run {script}"
     (finding,) = fork_after_threads.examine(dataclasses.replace(sick, trials=sick.trials[:2]))
     assert not any("antifreeze run" in fix for fix in finding.fix)
+
+
+def test_fewer_threads_are_not_advised_where_even_one_is_lost() -> None:
+    (loader,) = lost_native_pool.SICK.loaders
+    pools = tuple(dataclasses.replace(pool, library="polars", kind="rayon") for pool in loader.pools)
+    sick = dataclasses.replace(lost_native_pool.SICK, loaders=(dataclasses.replace(loader, pools=pools),))
+    (finding,) = lost_native_pool.examine(sick)
+    assert not any("THREADS=1" in fix for fix in finding.fix)
