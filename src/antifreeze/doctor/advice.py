@@ -15,6 +15,8 @@ NEAR = 0.95
 MEMORY_SHARE = 0.8
 # No workers at all must be so much faster to be advised: a worker also loads while the training computes.
 ALONE = 1.2
+# Families of what ends or spoils an epoch; the others slow it down, or are about the machine.
+BREAKING = ("AF1", "AF2", "AF3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +50,13 @@ def advise(facts: Facts) -> list[Advice]:
 def verdicts(facts: Facts, findings: Iterable[Finding] = ()) -> list[str]:
     """What is to be said beside, or instead of, findings."""
     said = [text for loader in facts.loaders if (text := _fails_itself(facts, loader))]
-    is_sick = any(finding.weight is not Weight.POSSIBLE for finding in findings)
+    found = list(findings)
+    is_sick = any(finding.weight is not Weight.POSSIBLE for finding in found)
+    doubts = [finding.code for finding in found if finding.code.startswith(BREAKING)]
     if not facts.trials:
         said += _untried(facts)
+    elif not said and not is_sick and _all_work(facts) and doubts:
+        said.append(f"loading worked in the trials; {' and '.join(dict.fromkeys(doubts))} may still happen later")
     elif not said and not is_sick and _all_work(facts):
         said.append(f"loading is healthy; the freeze is elsewhere{_elsewhere(facts)}")
     said += [text for loader in facts.loaders if (text := portability(facts, loader))]

@@ -164,6 +164,8 @@ class LoaderLoop:
     """The call at module level, under no main guard, that leads to the function that it is in."""
     kept: tuple[Place, ...] = ()
     """Lines that put (a part of) a batch, or a numpy view of it, into something that outlives the loop, without a copy."""
+    keeps_all: bool = False
+    """Whether these lines together put there all that a batch consists of."""
     breaks: tuple[Place, ...] = ()
     epochs: Place | None = None
     """The loop around it."""

@@ -34,7 +34,6 @@ CODE = "AF102"
 # What keeps a library from using its pool.
 SWITCHES = {
     "tokenizers": "TOKENIZERS_PARALLELISM=false python {script}",
-    "polars": "POLARS_MAX_THREADS=1 python {script}",
     "openblas": "OPENBLAS_NUM_THREADS=1 python {script}",
     "mkl": "MKL_NUM_THREADS=1 python {script}",
 }
@@ -139,5 +138,7 @@ def _frame(stuck: Stuck) -> str:
 
 def _fix(name: str, pool: NativePool | None, *, is_raised: bool) -> tuple[str, ...]:
     switch = SWITCHES.get(name) or (SWITCHES.get(pool.kind) if pool else None) or "OMP_NUM_THREADS=1 python {script}"
-    fewer = ("do not raise the number of threads in workers",) if is_raised else (switch,)
+    fewer: tuple[str, ...] = ("do not raise the number of threads in workers",) if is_raised else (switch,)
+    if pool is not None and pool.kind == "rayon" and name not in SWITCHES:
+        fewer = ()  # a pool of one thread is lost as well: it is not the thread that calls
     return ("antifreeze run {script}", *fewer, 'DataLoader(…, multiprocessing_context="forkserver")')
