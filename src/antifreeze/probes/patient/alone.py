@@ -20,6 +20,8 @@ from antifreeze.probes.patient.generators import global_states
 from antifreeze.probes.patient.notes import short
 
 MOST_NAMED = 50
+# More of these: how many there are tells a fault from what is meant.
+MOST_NOT_FINITE = 1000
 MOST_RETRACED = 3
 # Samples that the workers had otherwise are fetched again; if so many differ from fetch to fetch, samples are random.
 MOST_RANDOM = 10
@@ -125,7 +127,7 @@ class Alone:
         if sample is None:
             seen.none.setdefault(name, index)
         content = content_of(sample)
-        if not content.is_finite and len(seen.non_finite) < MOST_NAMED:
+        if not content.is_finite and len(seen.non_finite) < MOST_NOT_FINITE:
             seen.non_finite.append(name)
         if content.digest is not None:
             seen.contents[name] = content.digest
