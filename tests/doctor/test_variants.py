@@ -110,7 +110,9 @@ def failing(loader: Loader = LOADER, *, none: tuple[str, ...] = (), **known: obj
 
 
 def test_none_in_a_part_of_a_sample_is_a_sample_that_does_not_stack() -> None:
-    codes = found(failing(sample="9", culprit="['box'] is None, the others a list of 4"))
+    facts = failing(sample="9", culprit="['box'] is None, the others a list of 4")
+    without = failing().trials[0]  # where nobody looked for the odd one
+    codes = found(replace(facts, trials=(*facts.trials, replace(without, workers=0, is_as_written=False))))
     assert "AF329" not in codes
     assert "['box'] is None" in codes["AF326"].why
 
@@ -202,3 +204,30 @@ def test_more_workers_than_processors_that_were_faster_are_not_said_to_gain_noth
     number, why = recommended(points, Machine(cpus=2, usable_cpus=2))
     assert number == 2
     assert "16 gave 153" in why
+
+
+def streamed(counts: dict[int, int], *, has_asked: bool = True) -> Facts:
+    trials = [
+        Trial(
+            loader=0,
+            engine="torch",
+            workers=workers,
+            outcome=Outcome.OK,
+            is_as_written=workers == 4,
+            is_whole_epoch=True,
+            samples=count,
+            has_asked_for_worker_info=has_asked if workers else None,
+        )
+        for workers, count in counts.items()
+    ]
+    return Facts(loaders=(replace(LOADER, num_workers=4, is_iterable=True),), trials=tuple(trials))
+
+
+def test_shares_of_a_stream_that_do_not_add_up_lose_samples() -> None:
+    assert "3 of 103 samples never come" in found(streamed({4: 100, 0: 103, 1: 103}))["AF502"].what
+    assert "AF502" not in found(streamed({4: 103, 0: 103, 1: 103}))
+
+
+def test_a_stream_whose_length_is_not_always_the_same_is_not_said_to_lose_samples() -> None:
+    assert "AF502" not in found(streamed({4: 100, 0: 97, 1: 103}))
+    assert "AF502" not in found(streamed({4: 100, 0: 103}))

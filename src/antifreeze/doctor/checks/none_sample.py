@@ -60,7 +60,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(case: Case) -> list[Finding]:
     failed = [trial for trial in case.trials if _is_about_none(trial)]
-    if not failed:
+    if not failed or any(_is_of_a_part(trial) for trial in case.trials):
         return []
     trial = failed[0]
     raised = trial.raised
@@ -116,9 +116,13 @@ def _is_about_none(trial: Trial) -> bool:
         return True
     if trial.none_samples:
         return trial.raised.stage == "collate"
-    # None for a part of a sample is a sample that is not like the others.
-    is_whole = not trial.raised.culprit or trial.raised.culprit.startswith("it is None")
-    return trial.raised.stage == "collate" and "NoneType" in trial.raised.message and is_whole
+    return trial.raised.stage == "collate" and "NoneType" in trial.raised.message
+
+
+def _is_of_a_part(trial: Trial) -> bool:
+    """Whether only a part of a sample is None: that sample is not like the others."""
+    culprit = trial.raised.culprit if trial.raised and trial.raised.stage == "collate" else ""
+    return bool(culprit) and not culprit.startswith("it is None") and not trial.none_samples
 
 
 def _return(facts: Facts) -> Sight | None:

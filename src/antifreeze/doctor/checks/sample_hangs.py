@@ -140,6 +140,7 @@ def _fix(case: Case, stuck: Stuck) -> tuple[str, ...]:
     }
     own = bound.get(stuck.waits_in or "", "give the call a timeout, and try again when it strikes: timeout=10")
     stops = "DataLoader(…, timeout=60) makes it an error instead of a hang"
-    if comes_again(case, stuck.sample, lambda trial: [each.sample for each in trial.stuck]):
+    is_its_own_lock = stuck.waits_in == "lock" and hangs_alone(case, stuck)
+    if is_its_own_lock or comes_again(case, stuck.sample, lambda trial: [each.sample for each in trial.stuck]):
         return (own, "antifreeze run --on-error skip {script}   (leaves the sample out after 5 minutes)", stops)
     return ("antifreeze run {script}", own, stops)
