@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from antifreeze.engine.worker.retrace import retrace
+from antifreeze.probes.gathering import MOST_NOT_FINITE
 from antifreeze.probes.patient.content import content_of, tensors_of
 from antifreeze.probes.patient.drive import Drive, Ended
 from antifreeze.probes.patient.failures import raised_fact
@@ -20,8 +21,6 @@ from antifreeze.probes.patient.generators import global_states
 from antifreeze.probes.patient.notes import short
 
 MOST_NAMED = 50
-# More of these: how many there are tells a fault from what is meant.
-MOST_NOT_FINITE = 1000
 MOST_RETRACED = 3
 # Samples that the workers had otherwise are fetched again; if so many differ from fetch to fetch, samples are random.
 MOST_RANDOM = 10
