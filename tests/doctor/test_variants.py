@@ -231,3 +231,10 @@ def test_shares_of_a_stream_that_do_not_add_up_lose_samples() -> None:
 def test_a_stream_whose_length_is_not_always_the_same_is_not_said_to_lose_samples() -> None:
     assert "AF502" not in found(streamed({4: 100, 0: 97, 1: 103}))
     assert "AF502" not in found(streamed({4: 100, 0: 103}))
+
+
+def test_our_engine_is_not_the_cure_of_what_it_was_seen_to_fail_at() -> None:
+    for outcome, place in ((Outcome.OK, 0), (Outcome.HANG, -1), (Outcome.ERROR, None)):
+        ours = Trial(loader=0, engine="antifreeze", workers=2, outcome=outcome)
+        fix = found(hanging(LOCK, ours))["AF104"].fix
+        assert fix[place] == "antifreeze run {script}" if place is not None else "antifreeze run {script}" not in fix
