@@ -18,4 +18,4 @@ sys.exit(0 if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM e
 
 
 def test_a_signal_that_comes_while_a_child_is_being_forked_ends_it() -> None:
-    assert subprocess.run([sys.executable, "-c", EARLY], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", EARLY], timeout=60, check=False).returncode == 0
