@@ -112,7 +112,13 @@ def recommended(points: Sequence[Point], machine: Machine | None) -> tuple[int |
         why = f"{chosen.samples_per_s:.0f} samples/s, the only number that could be measured"
     elif chosen.workers == max(point.workers for point in rival):
         why = f"{chosen.samples_per_s:.0f} samples/s, the best that was measured"
-    if len(fitting) < len(rival):
+    left_out = max(
+        (point for point in rival if point not in fitting), key=lambda point: point.samples_per_s, default=None
+    )
+    if left_out is not None and left_out.samples_per_s > best.samples_per_s:
+        why = f"{chosen.samples_per_s:.0f} samples/s; {left_out.workers} gave {left_out.samples_per_s:.0f}, on too few "
+        why += "processors or too little memory for them"
+    elif left_out is not None:
         why += "; more would not fit into this machine"
     return chosen.workers, why + (" (on antifreeze: torch's loader does not work)" if engine == "antifreeze" else "")
 

@@ -420,7 +420,7 @@ class Stuck:
     place: Place | None = None
     """The innermost line of the user's."""
     stage: str | None = None
-    """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
+    """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`, `left` (has done its work, and should end)."""
     waits_in: str | None = None
     """`lock`, `file lock`, `socket`, `pipe`, `terminal` (somebody to type), `poll`, `sleep`, `child` (its end), `disk`;
     None: it runs, or nobody can tell."""

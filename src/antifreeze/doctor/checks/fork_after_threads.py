@@ -26,7 +26,7 @@ from antifreeze.doctor.cases import CAME, Case, at, cases, touches, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
-from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF101"
 KINDS = ("executor", "thread", "loop")
@@ -77,7 +77,7 @@ def _examine(case: Case) -> list[Finding]:
     if not seen or not case.is_forked:
         return []
     _, stuck = seen[0]
-    if _has_threads(case, stuck):
+    if _has_threads(case, stuck) or hangs_alone(case, stuck):
         return []
     pool = _pool(case, stuck)
     lost = f"the threads of {whose(pool)}" if pool else _threads(case) or "the threads that should do it"

@@ -28,7 +28,16 @@ import re
 from antifreeze.doctor.cases import Case, at, cases, touches
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, frames_above, is_native_pool, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import (
+    Wait,
+    frames_above,
+    hangs_alone,
+    is_native_pool,
+    never_returned,
+    sample_at,
+    state_of,
+    stuck_in,
+)
 
 CODE = "AF102"
 # What keeps a library from using its pool.
@@ -83,6 +92,8 @@ def _examine(case: Case) -> list[Finding]:
     if not seen or not case.is_forked:
         return []
     _, stuck = seen[0]
+    if hangs_alone(case, stuck):
+        return []
     pool, weight = _suspect(case, stuck)
     name = pool.library if pool else stuck.library or "a native library"
     raised = [place for place in case.facts.source.thread_settings if place.text] if case.facts.source else []

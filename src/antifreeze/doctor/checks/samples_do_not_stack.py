@@ -49,7 +49,7 @@ def examine(facts: Facts) -> list[Finding]:
 def _examine(case: Case) -> list[Finding]:
     failed = [trial for trial in raised_in(case, "collate") if not trial.none_samples and not trial.deaths]
     raised = failed[0].raised if failed else None
-    if raised is None or "NoneType" in raised.message or carries_gradients(raised):
+    if raised is None or ("NoneType" in raised.message and not raised.culprit) or carries_gradients(raised):
         return []
     # Where the others are alike elsewhere, the sample was, too: something spoilt it on the way.
     is_spoilt = loads_elsewhere(case, raised.sample) and len(failed) == 1
