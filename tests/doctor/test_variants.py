@@ -206,7 +206,9 @@ def test_more_workers_than_processors_that_were_faster_are_not_said_to_gain_noth
     assert "16 gave 153" in why
 
 
-def streamed(counts: dict[int, int], *, has_asked: bool = True) -> Facts:
+def streamed(
+    counts: dict[int, int], *, has_asked: bool = True, batch_size: int | None = 8, drop_last: bool = False
+) -> Facts:
     trials = [
         Trial(
             loader=0,
@@ -220,12 +222,18 @@ def streamed(counts: dict[int, int], *, has_asked: bool = True) -> Facts:
         )
         for workers, count in counts.items()
     ]
-    return Facts(loaders=(replace(LOADER, num_workers=4, is_iterable=True),), trials=tuple(trials))
+    loader = replace(LOADER, num_workers=4, is_iterable=True, batch_size=batch_size, drop_last=drop_last)
+    return Facts(loaders=(loader,), trials=tuple(trials))
 
 
 def test_shares_of_a_stream_that_do_not_add_up_lose_samples() -> None:
     assert "3 of 103 samples never come" in found(streamed({4: 100, 0: 103, 1: 103}))["AF502"].what
     assert "AF502" not in found(streamed({4: 103, 0: 103, 1: 103}))
+
+
+def test_batches_that_workers_make_or_drop_themselves_are_no_samples_lost() -> None:
+    assert "AF502" not in found(streamed({4: 106, 0: 103, 1: 103}, batch_size=None))
+    assert "AF502" not in found(streamed({4: 96, 0: 103, 1: 103}, drop_last=True))
 
 
 def test_a_stream_whose_length_is_not_always_the_same_is_not_said_to_lose_samples() -> None:

@@ -304,6 +304,7 @@ class Loader:
     num_workers: int = 0
     batch_size: int | None = None
     prefetch_factor: int | None = None
+    drop_last: bool = False
     start_method: str | None = None
     """That its workers would be started with."""
     persistent_workers: bool = False

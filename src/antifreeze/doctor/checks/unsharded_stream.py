@@ -96,6 +96,8 @@ def _uneven(case: Case) -> Iterator[Finding]:
     written = next((trial for trial in case.trials if trial.is_as_written), None)
     if case.loader is None or not case.loader.is_iterable or written is None or case.num_workers < 2:
         return
+    if case.loader.batch_size is None or case.loader.drop_last:  # each worker has a last batch of its own, or drops it
+        return
     came, one, alone = whole.get(case.num_workers, 0), whole.get(1, 0), whole.get(0, 0)
     # Read alone, the stream may have been read twice; any other number, and its length is not always the same.
     if not came or not one or alone not in (one, 2 * one) or came == one or not written.has_asked_for_worker_info:
@@ -104,7 +106,7 @@ def _uneven(case: Case) -> Iterator[Finding]:
     lost = f"{one - came:,} of {one:,} samples never come" if came < one else f"{came - one:,} samples come twice"
     yield Finding(
         code=CODE,
-        weight=Weight.LIKELY,
+        weight=Weight.POSSIBLE,  # what a stream packs together depends on where it begins
         what=f"{lost}: the shares of {case.num_workers} workers do not add up to the stream",
         where=place or case.built_at,
         why=f"{case.loader.dataset or 'the dataset'}{f' at {place}' if place else ''} divides it by get_worker_info(): an "
