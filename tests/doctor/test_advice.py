@@ -119,6 +119,12 @@ def test_loading_is_not_called_healthy_beside_a_finding() -> None:
     assert said(trial(4, 200), findings=(finding,)) == []
 
 
+def test_loading_that_worked_is_not_called_healthy_while_something_may_break_it() -> None:
+    possible = [Finding(code=code, weight=Weight.POSSIBLE, what="", why="", fix=()) for code in ("AF307", "AF406")]
+    assert said(trial(4, 200), findings=possible) == ["loading worked in the trials; AF307 may still happen later"]
+    assert said(trial(4, 200), findings=possible[1:]) == ["loading is healthy; the freeze is elsewhere"]
+
+
 def test_what_works_with_fork_only_is_said_with_its_path_and_line() -> None:
     loader = Loader(number=0, num_workers=4, start_method="fork", obstacles=(OBSTACLE,))
     (_, text) = said(trial(4, 200, is_as_written=True), loader=loader)

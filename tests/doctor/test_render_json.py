@@ -9,7 +9,7 @@ from doctor.frozen import DOUBT, FROZEN, POOL
 
 def test_a_report_has_these_fields_and_no_others() -> None:
     report = json.loads(as_json(FROZEN, [POOL, DOUBT]))
-    assert list(report) == ["schema", "patient", "areas", "findings", "verdicts", "advice", "counts"]
+    assert list(report) == ["schema", "patient", "areas", "findings", "trials", "verdicts", "advice", "counts"]
     assert report["schema"] == 1
     assert report["patient"] == {"kind": "script", "command": "project/train.py --epochs 3", "was_run": True}
     assert report["counts"] == {"certain": 1, "likely": 0, "possible": 1}

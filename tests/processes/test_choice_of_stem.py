@@ -322,6 +322,29 @@ def test_polars_that_has_been_used_does_not_freeze_workers(run_script: Callable[
     assert ended.seconds < 60
 
 
+SETS_ITS_METHOD = """
+    import multiprocessing
+
+    from torch.utils.data import DataLoader
+
+    multiprocessing.set_start_method("spawn")
+
+
+    class Squares(list):
+        pass
+
+
+    if __name__ == "__main__":
+        assert [int(batch) for batch in DataLoader(Squares([1, 4, 9]), num_workers=2)] == [1, 4, 9]
+        print("done")
+"""
+
+
+@pytest.mark.deadline(90)
+def test_a_script_may_set_the_start_method_whenever_it_is_imported(run_script: Callable[..., Ended]) -> None:
+    assert run_script(textwrap.dedent(SETS_ITS_METHOD), via="antifreeze", timeout=80).check().stdout == "done\n"
+
+
 # --- a fault of ours
 
 

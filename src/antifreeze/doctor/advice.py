@@ -15,6 +15,8 @@ NEAR = 0.95
 MEMORY_SHARE = 0.8
 # No workers at all must be so much faster to be advised: a worker also loads while the training computes.
 ALONE = 1.2
+# Families of what ends or spoils an epoch; the others slow it down, or are about the machine.
+BREAKING = ("AF1", "AF2", "AF3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +50,13 @@ def advise(facts: Facts) -> list[Advice]:
 def verdicts(facts: Facts, findings: Iterable[Finding] = ()) -> list[str]:
     """What is to be said beside, or instead of, findings."""
     said = [text for loader in facts.loaders if (text := _fails_itself(facts, loader))]
-    is_sick = any(finding.weight is not Weight.POSSIBLE for finding in findings)
+    found = list(findings)
+    is_sick = any(finding.weight is not Weight.POSSIBLE for finding in found)
+    doubts = [finding.code for finding in found if finding.code.startswith(BREAKING)]
     if not facts.trials:
         said += _untried(facts)
+    elif not said and not is_sick and _all_work(facts) and doubts:
+        said.append(f"loading worked in the trials; {' and '.join(dict.fromkeys(doubts))} may still happen later")
     elif not said and not is_sick and _all_work(facts):
         said.append(f"loading is healthy; the freeze is elsewhere{_elsewhere(facts)}")
     said += [text for loader in facts.loaders if (text := portability(facts, loader))]
@@ -106,7 +112,13 @@ def recommended(points: Sequence[Point], machine: Machine | None) -> tuple[int |
         why = f"{chosen.samples_per_s:.0f} samples/s, the only number that could be measured"
     elif chosen.workers == max(point.workers for point in rival):
         why = f"{chosen.samples_per_s:.0f} samples/s, the best that was measured"
-    if len(fitting) < len(rival):
+    left_out = max(
+        (point for point in rival if point not in fitting), key=lambda point: point.samples_per_s, default=None
+    )
+    if left_out is not None and left_out.samples_per_s > best.samples_per_s:
+        why = f"{chosen.samples_per_s:.0f} samples/s; {left_out.workers} gave {left_out.samples_per_s:.0f}, on too few "
+        why += "processors or too little memory for them"
+    elif left_out is not None:
         why += "; more would not fit into this machine"
     return chosen.workers, why + (" (on antifreeze: torch's loader does not work)" if engine == "antifreeze" else "")
 

@@ -123,6 +123,12 @@ def is_users(raised: Raised) -> bool:
     return not _LOADERS_OWN.search(raised.message)
 
 
+def carries_gradients(raised: Raised) -> bool:
+    """Whether it is what torch says of tensors with a history of autograd, which cannot leave a process."""
+    is_said = re.search(r"requires[_ ]grad|automatic differentiation", raised.message)
+    return raised.stage in ("collate", "send") and is_said is not None
+
+
 def raised_in(case: Case, *stages: str) -> list[Trial]:
     """The trials in which code of the user's raised there."""
     return [trial for trial in case.trials if trial.raised and trial.raised.stage in stages and is_users(trial.raised)]
@@ -145,7 +151,9 @@ def loads_elsewhere(case: Case, sample: str | None) -> bool:
         # The trial without workers begins with the samples that failed before it, if an index can be told from its name.
         is_named = not trial.workers and trial.samples > 0 and sample is not None and sample.lstrip("-").isdigit()
         is_stream = case.loader is not None and case.loader.is_iterable
-        if trial.is_whole_epoch or (is_named and not is_stream):
+        # Of a stream, it is the place in what one worker yields: the trainer has come by when it has yielded that of all.
+        is_passed = is_named and trial.samples >= (int(sample or 0) + 1) * max(case.num_workers, 1)
+        if trial.is_whole_epoch or (is_passed if is_stream else is_named):
             return True
     return False
 

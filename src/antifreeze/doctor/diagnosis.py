@@ -7,9 +7,10 @@ certain and the cause be only likely. A cause that is no more than possible hide
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from antifreeze.doctor.checks import CHECKS
-from antifreeze.doctor.facts import Facts
+from antifreeze.doctor.facts import Facts, Outcome
 from antifreeze.doctor.finding import Finding, Weight
 
 
@@ -22,6 +23,7 @@ def diagnose(facts: Facts, *, select: Sequence[str] = (), ignore: Sequence[str] 
         for finding in told
         if (not select or finding.code.startswith(tuple(select))) and not finding.code.startswith(tuple(ignore))
     ]
+    wanted = [replace(finding, fix=_tried(finding, facts)) for finding in wanted]
     return sorted(wanted, key=lambda finding: (finding.weight, finding.loader or 0, finding.code))
 
 
@@ -54,6 +56,16 @@ def _explain_each_other(finding: Finding, other: Finding) -> bool:
 
 def _concern_one_loader(one: Finding, other: Finding) -> bool:
     return None in (one.loader, other.loader) or one.loader == other.loader
+
+
+def _tried(finding: Finding, facts: Facts) -> tuple[str, ...]:
+    """Its fixes, without our engine where that was tried and failed; last of all where it hung, for it may take longer."""
+    ours = [trial.outcome for trial in facts.trials if trial.engine == "antifreeze" and trial.loader == finding.loader]
+    run = [fix for fix in finding.fix if fix.split("   ")[0] == "antifreeze run {script}"]
+    others = [fix for fix in finding.fix if fix not in run]
+    if not others or not ours or not all(each in (Outcome.ERROR, Outcome.CRASH, Outcome.HANG) for each in ours):
+        return finding.fix
+    return (*others, *(run if Outcome.HANG in ours else ()))
 
 
 def _is_hushed(finding: Finding, facts: Facts) -> bool:

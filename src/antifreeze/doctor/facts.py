@@ -164,6 +164,8 @@ class LoaderLoop:
     """The call at module level, under no main guard, that leads to the function that it is in."""
     kept: tuple[Place, ...] = ()
     """Lines that put (a part of) a batch, or a numpy view of it, into something that outlives the loop, without a copy."""
+    keeps_all: bool = False
+    """Whether these lines together put there all that a batch consists of."""
     breaks: tuple[Place, ...] = ()
     epochs: Place | None = None
     """The loop around it."""
@@ -302,6 +304,7 @@ class Loader:
     num_workers: int = 0
     batch_size: int | None = None
     prefetch_factor: int | None = None
+    drop_last: bool = False
     start_method: str | None = None
     """That its workers would be started with."""
     persistent_workers: bool = False
@@ -418,7 +421,7 @@ class Stuck:
     place: Place | None = None
     """The innermost line of the user's."""
     stage: str | None = None
-    """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`."""
+    """`fetch`, `collate`, `init`, `idle` (waits for the trainer), `send`, `left` (has done its work, and should end)."""
     waits_in: str | None = None
     """`lock`, `file lock`, `socket`, `pipe`, `terminal` (somebody to type), `poll`, `sleep`, `child` (its end), `disk`;
     None: it runs, or nobody can tell."""

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from antifreeze.doctor.cases import Case, first_line, loads_elsewhere, raised_in, touches
-from antifreeze.doctor.facts import Held, Raised
+from antifreeze.doctor.facts import Held, Place, Raised
 from antifreeze.doctor.finding import Weight
 
 SHARED = ("file", "archive", "hdf5", "socket", "lmdb", "sqlite")
+
+# How to open what is described with this word.
+OPENS = {
+    "lmdb": "lmdb.open(path, readonly=True, lock=False)",
+    "h5py": "h5py.File(path)",
+    "hdf5": "h5py.File(path)",
+    "sqlite": "sqlite3.connect(path)",
+    "npz": "numpy.load(path)",
+    "gzip": "gzip.open(path)",
+    "zip": "zipfile.ZipFile(path)",
+    "tar": "tarfile.open(path)",
+    "socket": "socket.create_connection(address)",
+    "file": "open(path, 'rb')",
+    "_io.": "open(path, 'rb')",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,21 @@ def _blamed(case: Case, suspects: list[Held], raised: Raised | None) -> Held | N
     if any(touches(held, lines) for held in others):
         return None
     return suspects[0]
+
+
+def opener(what: str) -> str | None:
+    """The call that opens such a thing."""
+    kind = what.lower().partition("'")[0]  # and not the name of the file
+    return next((call for word, call in OPENS.items() if re.search(rf"(?<![a-z]){word}", kind)), None)
+
+
+def own_name(path: str, place: Place | None) -> str:
+    """How the class that holds it calls it: `dataset.dataset.archive` is its `self.archive`."""
+    assigned = re.search(r"\bself\.\w+(?=[^=]*=(?!=))", place.text) if place else None
+    if assigned:
+        return assigned.group()
+    root, _, last = re.sub(r"\[[^\]]*\]", "", path).rpartition(".")
+    return last if root in ("", "__main__") else f"self.{last}"
 
 
 def _is_alone(case: Case, kinds: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from antifreeze.doctor.cases import CAME, Case, at, touches
 from antifreeze.doctor.facts import Outcome, Place, Stuck, Trial
+from antifreeze.doctor.written import are_one
 
 _THREADS = re.compile(r"(^|/)(concurrent/futures/\w+|asyncio/\w+|queue|multiprocessing/pool|multiprocess/pool)\.py$")
 _THREADING = re.compile(r"(^|/)threading\.py$")
@@ -48,10 +49,18 @@ def stuck_in(case: Case, *waits: Wait) -> Iterator[tuple[Trial, Stuck]]:
 
 def is_at_work(stuck: Stuck, trial: Trial) -> bool:
     """Whether it is stuck in the user's code, and does not only wait for others."""
-    if stuck.stage in ("idle", "send"):
+    if stuck.stage in ("idle", "send", "left"):
         return False
     is_loading = stuck.role == "worker" or (stuck.role == "trainer" and not trial.workers)
     return is_loading and (stuck.stage is not None or stuck.place is not None or stuck.state in ("T", "t"))
+
+
+def hangs_alone(case: Case, stuck: Stuck) -> bool:
+    """Whether the program hangs at the same line without workers: then no fork is to blame."""
+    alone = (
+        each for trial in case.trials if not trial.workers and trial.outcome is Outcome.HANG for each in trial.stuck
+    )
+    return any(each.role == "trainer" and are_one(each.place, stuck.place) for each in alone)
 
 
 def wait_of(stuck: Stuck, case: Case) -> Wait:

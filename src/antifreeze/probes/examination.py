@@ -31,6 +31,8 @@ LOOK_EVERY_S = 0.25
 PREFIX = "af-"
 # Of what a program has written to stderr, the last of it.
 MOST_CHARACTERS = 6000
+# Of the time that is given; the rest goes into starting, killing what hangs, and telling.
+TRIED_SHARE = 0.92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ def examine(command: Sequence[str], *, options: Options, progress: Callable[[str
         began = time.monotonic()
         places = Places(base=_base_of(command), cwd=os.getcwd())
         (directory / "places").write_text(json.dumps(asdict(places)))
-        limits = {"batches": options.batches, "deadline": began + options.timeout_s}
+        limits = {"batches": options.batches, "deadline": began + TRIED_SHARE * options.timeout_s}
         (directory / "options").write_text(json.dumps(limits))
         environ = {**with_hook(os.environ), VARIABLE: name}
         outputs = {"stdout": directory / "stdout", "stderr": directory / "stderr"}
@@ -94,7 +96,7 @@ class _Examination:
         self._directory = directory
         self._places = places
         self._began = began
-        self._deadline = began + options.timeout_s
+        self._deadline = began + TRIED_SHARE * options.timeout_s
         self._progress = progress
         self._claimed: float | None = None
         self._trainer: int | None = None

@@ -27,6 +27,8 @@ from antifreeze.probes.places import Places
 from antifreeze.probes.stacks import current_stack, own_part
 
 MOST_SAMPLES = 50
+# More of these: how many there are tells a fault from what is meant.
+MOST_NOT_FINITE = 1000
 SLOWEST = 5
 TRAINER = -1
 """In the place of a worker's number, where the trainer itself has ended."""
@@ -85,7 +87,7 @@ class _Gathering:
             warm_up_s=self._warm_up(),
             memory=tuple(self._memory()),
             trainer_bytes=driver.get("trainer_bytes"),
-            non_finite=self._named("non_finite"),
+            non_finite=self._named("non_finite", most=MOST_NOT_FINITE),
             none_samples=self._named("none"),
             swallowed=driver.get("swallowed", {}),
             wrong=tuple(driver.get("wrong", ())),
@@ -245,9 +247,9 @@ class _Gathering:
                     samples=last["samples"] - first["samples"],
                 )
 
-    def _named(self, key: str) -> tuple[str, ...]:
+    def _named(self, key: str, *, most: int = MOST_SAMPLES) -> tuple[str, ...]:
         named = chain(*(notes.all(key) for notes in self.workers), self.driver.get(f"{key}_samples", ()))
-        return tuple(dict.fromkeys(named))[:MOST_SAMPLES]
+        return tuple(dict.fromkeys(named))[:most]
 
     # --- what workers have in common
 

@@ -82,3 +82,38 @@ def test_what_is_no_list_keeps_nothing_that_we_know_of(read: Read, before: str) 
     text = f"{HEAD}{before}\nfor batch in DataLoader(ds):\n    kept.append(batch)"
     (loop,) = read(text).loops
     assert loop.kept == ()
+
+
+def keeps_all(read: Read, head: str, body: str) -> bool:
+    text = f"{HEAD}kept, others = [], []\nfor {head}:\n{textwrap.indent(body, '    ')}"
+    (loop,) = read(text).loops
+    assert loop.kept
+    return loop.keeps_all
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("batch in DataLoader(ds)", "kept.append(batch)"),
+        ("i, batch in enumerate(DataLoader(ds))", "kept.append((i, batch))"),
+        ("x, y in DataLoader(ds)", "kept.append(x.numpy())\nothers.append(y)"),
+        ("batch in DataLoader(ds)", "x, y = batch\nkept.append((x, y))"),
+        ("batch in DataLoader(ds)", "for sample in batch: kept.append(sample)"),
+    ],
+)
+def test_all_parts_of_a_batch_are_all_of_it(read: Read, head: str, body: str) -> None:
+    assert keeps_all(read, head, body)
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("batch in DataLoader(ds)", "kept.append(batch['label'])"),
+        ("x, y in DataLoader(ds)", "kept.append(y)"),
+        ("batch in DataLoader(ds)", "x, y = batch\nkept.append(y)"),
+        ("x, y in DataLoader(ds)", "x = model(x)\nkept.append(x)\nothers.append(y)"),
+        ("batch in DataLoader(ds)", "kept.append({k: v for k, v in batch.items() if k != 'image'})"),
+    ],
+)
+def test_a_part_of_a_batch_is_not_all_of_it(read: Read, head: str, body: str) -> None:
+    assert not keeps_all(read, head, body)

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import Case, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Obstacle, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.handles import opener, own_name
 from antifreeze.doctor.unrun import Pair, pairs
 
 CODE = "AF301"
@@ -50,15 +51,6 @@ REFUSED = {
     "tarfile.open": "an open archive",
     "concurrent.futures.ThreadPoolExecutor": "a thread pool",
     "concurrent.futures.ProcessPoolExecutor": "a process pool",
-}
-OPENS = {
-    "lmdb": "lmdb.open(path, readonly=True, lock=False)",
-    "h5py": "h5py.File(path)",
-    "hdf5": "h5py.File(path)",
-    "sqlite": "sqlite3.connect(path)",
-    "zip": "zipfile.ZipFile(path)",
-    "tar": "tarfile.open(path)",
-    "socket": "socket.create_connection(address)",
 }
 FIXES = {
     "lambda": "use a named function on the top level of a file instead of the lambda",
@@ -99,7 +91,11 @@ def _examine(case: Case) -> list[Finding]:
             where=first.place or case.built_at,
             why=f"{first.path} is {first.what}, and workers are started by {case.start_method}, which pickles the dataset"
             f"{others}",
-            fix=(*(("antifreeze run {script}",) if is_ours else ()), _remedy(first.what, first.path), *_forks(case)),
+            fix=(
+                *(("antifreeze run {script}",) if is_ours else ()),
+                _remedy(first.what, first.path, first.place),
+                *_forks(case),
+            ),
             evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
             loader=case.number,
             explains=("AF314", "AF321", "AF403"),
@@ -121,8 +117,8 @@ def _by_error(case: Case, raised: Raised) -> Finding:
     )
 
 
-def _remedy(what: str, path: str = "") -> str:
-    name = path.replace("dataset.", "self.", 1) if path.startswith("dataset.") else "self.x"
+def _remedy(what: str, path: str = "self.x", place: Place | None = None) -> str:
+    name = own_name(path, place)
     lower = what.lower()
     if "lambda" in lower:
         return FIXES["lambda"]
@@ -132,7 +128,9 @@ def _remedy(what: str, path: str = "") -> str:
         return FIXES["generator"]
     if "lock" in lower:
         return FIXES["lock"].replace("self.lock", name)
-    opens = next((call for word, call in OPENS.items() if word in lower), "open(path, 'rb')")
+    opens = opener(what)
+    if opens is None:
+        return f"leave {name} out of what is pickled (__getstate__), and make it anew in the worker"
     return f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}()"
 
 

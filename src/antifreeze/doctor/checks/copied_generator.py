@@ -35,10 +35,7 @@ MAKES = (
     "random.Random",
     "torch.Generator",
 )
-FIX = (
-    "antifreeze run --fix rng {script}",
-    "make it in the worker: numpy.random.default_rng(torch.utils.data.get_worker_info().seed)",
-)
+SEED = "torch.utils.data.get_worker_info().seed"
 
 _RNG = Held(path="dataset.rng", kind="generator", what="a numpy Generator", place=Place("train.py", 22))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_RNG,))
@@ -72,11 +69,23 @@ def _examine(case: Case) -> list[Finding]:
             what="all workers draw the same random numbers, and begin with them again in every epoch",
             where=(held.place if held else None) or case.built_at,
             why=f"{whose(held) if held else path}{more} is copied into each worker in one and the same state",
-            fix=FIX,
+            fix=_fix(held.what if held else ""),
             evidence=(f"reproduced: {seen[0].workers} workers drew the same from {path}",),
             loader=case.number,
         )
     ]
+
+
+def _fix(kind: str) -> tuple[str, ...]:
+    """For a generator of the same kind."""
+    made = f"numpy.random.default_rng({SEED})"
+    if "random.Random" in kind and "RandomState" not in kind:
+        made = f"random.Random({SEED})"
+    elif "torch" in kind:
+        made = f"torch.Generator().manual_seed({SEED})"
+    elif "RandomState" in kind:
+        made = f"numpy.random.RandomState({SEED} % 2**32)"
+    return ("antifreeze run --fix rng {script}", f"make it in the worker: {made}")
 
 
 def _written(facts: Facts) -> Iterator[Finding]:
@@ -94,6 +103,6 @@ def _written(facts: Facts) -> Iterator[Finding]:
                     where=each.place,
                     why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each "
                     f"worker of the loader at {pair.call.place} has a copy in the same state",
-                    fix=FIX,
+                    fix=_fix(each.value),
                     evidence=("as the source has it",),
                 )

@@ -6,7 +6,7 @@ often 1024 and sometimes 256, training ends with "Too many open files. Communica
 possible" or "received 0 items of ancdata". If a worker runs out, it hangs without a message.
 
 How we know: the error itself; or the source keeps (a part of) every batch, and there are more batches than the limit
-allows.
+allows. A dataset that meets the limit without workers, too, holds the files itself.
 
 What to do: `antifreeze run train.py`: our batches hold no open files. In your code keep copies:
 `kept.append(x.clone())`, `x.numpy().copy()`. Or `ulimit -n 65536`, if the hard limit allows it, or
@@ -60,15 +60,18 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(case: Case) -> list[Finding]:
+    own = next((trial.raised for trial in case.trials if _is_datasets_own(trial)), None)
+    if own is not None:
+        return [_of_dataset(case, own)]
     loop = case.loop
     kept = loop.kept if loop else ()
-    limit = case.facts.machine.descriptors_soft if case.facts.machine else None
+    limit = _limit(case)
     is_seen = any(_says_it(trial) for trial in case.trials if trial.engine == "torch")
-    needed = _needed(case) if kept else 0
-    if not is_seen and (not case.num_workers or limit is None or needed + OTHERS <= limit):
+    weight, needed = (Weight.CERTAIN, 0) if is_seen else _foreseen(case)
+    if weight is None:
         return []
     place = kept[0] if kept else case.built_at
-    of = f"{kept[0].text or 'a line'} at {kept[0]} keeps (a part of) every batch" if kept else "batches"
+    of = f"{kept[0].text or 'a line'} at {kept[0]} keeps (a part of) every batch" if kept else _on_their_way(case)
     has = f"; the limit is {limit}" if limit is not None else ""
     batches = (
         f", and an epoch has {case.loader.batches:,} batches" if case.loader and case.loader.batches and kept else ""
@@ -76,13 +79,15 @@ def _examine(case: Case) -> list[Finding]:
     return [
         Finding(
             code=CODE,
-            weight=Weight.CERTAIN if is_seen else Weight.LIKELY,
+            weight=weight,
             what="the program runs out of open files: each tensor from a worker holds one for as long as it lives",
             where=place,
             why=f"{of}{batches}{has}",
             fix=(
                 "antifreeze run {script}",
-                "keep a copy: .clone(), or .numpy().copy()",
+                "keep a copy: .clone(), or .numpy().copy()"
+                if kept or not _tensors(case)
+                else "put the tensors of a batch into few large ones (torch.cat, torch.stack) in the collate_fn",
                 f"ulimit -n {_more(case)}"
                 if _can_raise(case)
                 else 'torch.multiprocessing.set_sharing_strategy("file_system")',
@@ -91,19 +96,70 @@ def _examine(case: Case) -> list[Finding]:
             if is_seen
             else (f"{needed:,} tensors kept > {limit} open files",),
             loader=case.number,
-            explains=("AF103", "AF305", "AF321"),
+            explains=("AF103", "AF305", "AF321", "AF903"),
         )
     ]
+
+
+def _of_dataset(case: Case, raised: Raised) -> Finding:
+    """The dataset itself opens too many: tensors have no part in it."""
+    more = (f"ulimit -n {_more(case)}   (puts it off)",) if _can_raise(case) else ()
+    limit = f" of {_limit(case)}" if _limit(case) is not None else ""
+    return Finding(
+        code=CODE,
+        weight=Weight.CERTAIN,
+        what="the dataset opens files and does not close them, until no more may be open",
+        where=raised.place or case.built_at,
+        why=f"sample {raised.sample} meets the limit{limit} without workers, too: the files are the dataset's, not tensors",
+        fix=("close each file when it is read: with open(…) as file: …", *more),
+        evidence=("reproduced without workers", f"{raised.type}: {raised.message}"),
+        loader=case.number,
+        sample=raised.sample,
+        explains=("AF103", "AF305", "AF321", "AF903"),
+    )
+
+
+def _is_datasets_own(trial: Trial) -> bool:
+    raised = trial.raised
+    return (
+        not trial.workers and raised is not None and raised.stage == "fetch" and "Too many open files" in raised.message
+    )
+
+
+def _foreseen(case: Case) -> tuple[Weight | None, int]:
+    """How sure it is that what the loop keeps of an epoch is too much, and how many tensors that is."""
+    loop, limit = case.loop, _limit(case)
+    batches = (case.loader.batches or 0) if case.loader else 0
+    if loop is None or not loop.kept or not case.num_workers or limit is None:
+        return None, 0
+    most = batches * max(_tensors(case), 1)
+    if batches + OTHERS > limit:
+        return Weight.LIKELY, batches
+    if most + OTHERS > limit:
+        return (Weight.LIKELY if loop.keeps_all and not loop.breaks else Weight.POSSIBLE), most
+    return None, 0
+
+
+def _tensors(case: Case) -> int:
+    """Of the largest batch; 0: not known."""
+    return max((trial.batch_tensors or 0 for trial in case.trials), default=0)
+
+
+def _on_their_way(case: Case) -> str:
+    ahead = case.num_workers * ((case.loader.prefetch_factor if case.loader else None) or 2)
+    tensors = _tensors(case)
+    return (
+        f"{ahead} batches of up to {tensors} tensors are on their way at once" if tensors else "its batches need more"
+    )
+
+
+def _limit(case: Case) -> int | None:
+    return case.facts.machine.descriptors_soft if case.facts.machine else None
 
 
 def _says_it(trial: Trial) -> bool:
     said = f"{trial.raised.message if trial.raised else ''}\n{trial.stderr}"
     return any(message in said for message in MESSAGES)
-
-
-def _needed(case: Case) -> int:
-    """At least one tensor of every batch of an epoch."""
-    return (case.loader.batches or 0) if case.loader else 0
 
 
 def _can_raise(case: Case) -> bool:

@@ -22,10 +22,11 @@ https://docs.python.org/3/library/os.html#os.fork
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.cases import CAME, Case, at, cases, touches, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.handles import own_name
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF101"
 KINDS = ("executor", "thread", "loop")
@@ -55,7 +56,11 @@ _TRIAL = Trial(
 _POOL = Held(path="dataset.pool", kind="executor", what="a ThreadPoolExecutor", place=Place("train.py", 28))
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK)),
+    trials=(
+        _TRIAL,
+        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
+        Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),
+    ),
 )
 HEALTHY = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
@@ -72,34 +77,47 @@ def _examine(case: Case) -> list[Finding]:
     if not seen or not case.is_forked:
         return []
     _, stuck = seen[0]
-    if _has_threads(case, stuck):
+    if _has_threads(case, stuck) or hangs_alone(case, stuck):
         return []
     pool = _pool(case, stuck)
     lost = f"the threads of {whose(pool)}" if pool else _threads(case) or "the threads that should do it"
     is_proven = pool is not None and case.works_without_workers is not False
+    # Threads of a program that has some, and works where they are.
+    is_likely = pool is not None or case.is_live or bool(_threads(case) and case.works_without_workers)
     return [
         Finding(
             code=CODE,
-            weight=case.sure(is_proven=is_proven) if pool or case.is_live else Weight.POSSIBLE,
+            weight=case.sure(is_proven=is_proven) if is_likely else Weight.POSSIBLE,
             what=never_returned(stuck, case),
             where=stuck.place,
             why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
             "copies none",
-            fix=(
-                "antifreeze run {script}",
-                "in each worker: self.pool = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then self.pool().map(…)",
-                'DataLoader(…, multiprocessing_context="forkserver")',
-            ),
+            fix=_fix(case, pool),
             evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
             loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
             sample=sample_at(stuck),
-            rivals=() if pool or case.is_live else ("AF103",),
-            decide=None if pool or case.is_live else f"antifreeze dump {stuck.pid}",
+            rivals=() if is_likely else ("AF103",),
+            decide=None if is_likely else f"antifreeze dump {stuck.pid}",
             explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
         )
     ]
+
+
+def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:
+    name = own_name(pool.path, pool.place) if pool else "self.x"
+    if pool is not None and pool.kind == "executor":
+        own = f"in each worker: {name} = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then {name}().map(…)"
+    else:
+        own = f"start the thread in each worker: {name} = antifreeze.per_worker(make_it), then use {name}()"
+    is_pickled = case.loader is None or not case.loader.obstacles
+    clean = ('DataLoader(…, multiprocessing_context="forkserver")',) if is_pickled else ()
+    ours = [trial for trial in case.trials if trial.engine == "antifreeze" and trial.outcome in CAME]
+    run = (
+        ("antifreeze run {script}",) if ours or case.is_live or len(case.trials) < 2 else ()
+    )  # else it was tried, in vain
+    return *run, own, *clean
 
 
 def _pool(case: Case, stuck: Stuck) -> Held | None:

@@ -23,6 +23,8 @@ from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 CODE = "AF324"
+# As Python writes it: `22`, `np.int64(22)`, `tensor(22)`.
+_INDEX = re.compile(r"(-?\d{1,18})|(?:np\.u?int\d+|tensor)\((-?\d{1,18})\)", re.ASCII)
 
 _LOADER = Loader(number=0, num_workers=2, samples=22, sampler="BucketBatches", built_at=Place("train.py", 38))
 _RAISED = Raised(
@@ -72,6 +74,7 @@ def _examine(case: Case) -> list[Finding]:
 
 def _is_outside(trial: Trial, length: int | None) -> bool:
     sample = trial.raised.sample if trial.raised else None
-    if length is None or sample is None or not re.fullmatch(r"-?\d{1,18}", sample, re.ASCII):
+    index = _INDEX.fullmatch(sample) if sample is not None else None
+    if length is None or index is None:
         return False
-    return not -length <= int(sample) < length
+    return not -length <= int(index[1] or index[2]) < length

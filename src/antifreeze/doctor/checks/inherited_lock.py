@@ -24,7 +24,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases, touches, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding
-from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF104"
 
@@ -77,6 +77,8 @@ def _examine(case: Case) -> list[Finding]:
     lock = next((held for held in locks if touches(held, [stuck.place])), None)
     name = whose(lock) if lock else f"the lock{at(stuck.place)}"
     is_proven = lock is not None and lock.is_deadly
+    if hangs_alone(case, stuck) and not is_proven:
+        return []
     return [
         Finding(
             code=CODE,

@@ -28,13 +28,21 @@ import re
 from antifreeze.doctor.cases import Case, at, cases, touches
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, frames_above, is_native_pool, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import (
+    Wait,
+    frames_above,
+    hangs_alone,
+    is_native_pool,
+    never_returned,
+    sample_at,
+    state_of,
+    stuck_in,
+)
 
 CODE = "AF102"
 # What keeps a library from using its pool.
 SWITCHES = {
     "tokenizers": "TOKENIZERS_PARALLELISM=false python {script}",
-    "polars": "POLARS_MAX_THREADS=1 python {script}",
     "openblas": "OPENBLAS_NUM_THREADS=1 python {script}",
     "mkl": "MKL_NUM_THREADS=1 python {script}",
 }
@@ -84,6 +92,8 @@ def _examine(case: Case) -> list[Finding]:
     if not seen or not case.is_forked:
         return []
     _, stuck = seen[0]
+    if hangs_alone(case, stuck):
+        return []
     pool, weight = _suspect(case, stuck)
     name = pool.library if pool else stuck.library or "a native library"
     raised = [place for place in case.facts.source.thread_settings if place.text] if case.facts.source else []
@@ -139,5 +149,7 @@ def _frame(stuck: Stuck) -> str:
 
 def _fix(name: str, pool: NativePool | None, *, is_raised: bool) -> tuple[str, ...]:
     switch = SWITCHES.get(name) or (SWITCHES.get(pool.kind) if pool else None) or "OMP_NUM_THREADS=1 python {script}"
-    fewer = ("do not raise the number of threads in workers",) if is_raised else (switch,)
+    fewer: tuple[str, ...] = ("do not raise the number of threads in workers",) if is_raised else (switch,)
+    if pool is not None and pool.kind == "rayon" and name not in SWITCHES:
+        fewer = ()  # a pool of one thread is lost as well: it is not the thread that calls
     return ("antifreeze run {script}", *fewer, 'DataLoader(…, multiprocessing_context="forkserver")')

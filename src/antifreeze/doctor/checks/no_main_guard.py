@@ -26,6 +26,8 @@ from antifreeze.doctor.written import Written, written_loaders
 
 CODE = "AF304"
 _SAID = "bootstrapping phase"
+# What a worker says that comes to `set_start_method` on its way to the loop.
+_SAID_BEFORE = "context has already been set"
 
 _CALL = LoaderCall(place=Place("train.py", 29), workers=2, is_module_level=True)
 _LOOP = LoaderLoop(place=Place("train.py", 31), loader=_CALL.place, is_module_level=True)
@@ -58,7 +60,8 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(loader: Written) -> list[Finding]:
     unguarded = [loop for loop in loader.loops if loop.is_module_level or loop.called_from]
-    is_seen = _is_seen(loader)
+    is_seen = _is_seen(loader, _SAID)
+    is_seen_before = bool(unguarded) and loader.imports_again and _is_seen(loader, _SAID_BEFORE)
     if not is_seen and not (unguarded and loader.imports_again):
         return []
     loop = unguarded[0] if unguarded else None
@@ -70,23 +73,31 @@ def _examine(loader: Written) -> list[Finding]:
     return [
         Finding(
             code=CODE,
-            weight=Weight.CERTAIN if is_seen else Weight.LIKELY if loader.workers else Weight.POSSIBLE,
+            weight=Weight.CERTAIN
+            if is_seen or is_seen_before
+            else Weight.LIKELY
+            if loader.workers
+            else Weight.POSSIBLE,
             what="every worker would start the training again, and dies at that",
             where=where,
             why=begins
             + (f"; it comes to the loop over the loader at {loop.place}" if loop and loop.called_from else ""),
             fix=('if __name__ == "__main__":  # above what starts the training', "antifreeze run {script}"),
-            evidence=(f"reproduced: {_SAID}",) if is_seen else ("read in the source",),
+            evidence=(f"reproduced: {_SAID}",)
+            if is_seen
+            else (f"reproduced: {_SAID_BEFORE}",)
+            if is_seen_before
+            else ("read in the source",),
             loader=loader.number,
-            explains=("AF103", "AF301", "AF305", "AF311", "AF312", "AF314"),
+            explains=("AF103", "AF301", "AF305", "AF311", "AF312", "AF314", "AF905"),
         )
     ]
 
 
-def _is_seen(loader: Written) -> bool:
+def _is_seen(loader: Written, words: str) -> bool:
     trial, run = loader.trial, loader.facts.run
     said = [trial.stderr if trial else "", trial.raised.message if trial and trial.raised else ""]
     # Before its first batch, the program was at this loader if there is only one.
     if run is not None and len(loader.facts.loaders) == 1:
         said.append(run.stderr)
-    return any(_SAID in each for each in said)
+    return any(words in each for each in said)

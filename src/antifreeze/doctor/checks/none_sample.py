@@ -60,18 +60,22 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(case: Case) -> list[Finding]:
     failed = [trial for trial in case.trials if _is_about_none(trial)]
-    if not failed:
+    if not failed or any(_is_of_a_part(trial) for trial in case.trials):
         return []
     trial = failed[0]
     raised = trial.raised
-    sample = next(iter(trial.none_samples), None) or (raised.sample if raised else None)
+    batch = [each for each in trial.none_samples if raised and each in raised.batch]
+    sample = next(iter(batch or trial.none_samples), None) or (raised.sample if raised else None)
+    is_empty = raised is not None and len(batch) == len(raised.batch) > 1 and not _has_default_collate(case)
     sight = _return(case.facts)
     swallowed = _swallowed(case)
     place = (raised.culprit_at if raised else None) or (sight.place if sight else None)
     place = place or (case.loader.dataset_at if case.loader else None)
-    hidden = f" It hides {first_line(swallowed)}" if swallowed else ""
+    hidden = f" {first_line(swallowed)}" if swallowed else ""
     said = f"{raised.type}: {first_line(raised.message)}" if raised else ""
     name = f"sample {sample}" if sample is not None else "a sample"
+    if is_empty:
+        name = f"every sample of a batch ({', '.join(batch[:8])})"
     return [
         Finding(
             code=CODE,
@@ -81,7 +85,9 @@ def _examine(case: Case) -> list[Finding]:
             why=f"None is returned for {name}{at(place)}, and collating it fails ({said}).{hidden}",
             fix=(
                 "let the error through, and leave the sample out by: antifreeze run --on-error skip {script}",
-                "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
+                "let collate_fn return None for an empty batch, and skip it in the loop: if batch is None: continue"
+                if is_empty
+                else "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
             ),
             evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
             loader=case.number,
@@ -90,6 +96,10 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF321", "AF326"),
         )
     ]
+
+
+def _has_default_collate(case: Case) -> bool:
+    return case.loader is None or case.loader.has_default_collate
 
 
 def _swallowed(case: Case) -> str:
@@ -104,7 +114,15 @@ def _is_about_none(trial: Trial) -> bool:
         return False
     if trial.raised.swallowed:
         return True
-    return trial.raised.stage == "collate" and ("NoneType" in trial.raised.message or bool(trial.none_samples))
+    if trial.none_samples:
+        return trial.raised.stage == "collate"
+    return trial.raised.stage == "collate" and "NoneType" in trial.raised.message
+
+
+def _is_of_a_part(trial: Trial) -> bool:
+    """Whether only a part of a sample is None: that sample is not like the others."""
+    culprit = trial.raised.culprit if trial.raised and trial.raised.stage == "collate" else ""
+    return bool(culprit) and not culprit.startswith("it is None") and not trial.none_samples
 
 
 def _return(facts: Facts) -> Sight | None:

@@ -1,7 +1,7 @@
 """A sample cannot be pickled on its way back from the worker, and the loader waits for it for ever.
 
 What happens: a batch goes to the training process by pickle, in a thread of the worker. If it holds something that
-cannot be pickled (a lambda, an open file, a lock, a bound method of a local class), the error is printed there, the
+cannot be pickled (a lambda, an open file, a lock, a tensor that requires gradients), the error is printed there, the
 batch is gone, and the training waits. With `num_workers=0` nothing is pickled, so everything works.
 
 How we know: the worker's attempt to pickle a batch failed in a trial, and the part to blame was looked for.
@@ -18,7 +18,7 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, is_users, of_sample
+from antifreeze.doctor.cases import Case, at, carries_gradients, cases, first_line, is_users, of_sample
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -60,20 +60,18 @@ def _examine(case: Case) -> list[Finding]:
     if raised is None:
         return []
     hangs = any(trial.outcome is Outcome.HANG for trial in failed)
-    place = raised.culprit_at or raised.place
+    loader = case.loader
+    # Classes of batches come from the collate_fn.
+    made = (loader.collate_at or loader.dataset_at) if loader else None
     return [
         Finding(
             code=CODE,
             weight=Weight.CERTAIN,
             what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"
             f"{', and the training waits for it for ever' if hangs else ''}",
-            where=place or (case.loader.dataset_at if case.loader else None) or case.built_at,
-            why=f"{raised.culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch "
-            "prints the error in a thread of the worker and drops the batch",
-            fix=(
-                "return plain values from the dataset: tensors, arrays, numbers, texts",
-                "antifreeze run {script}   (carries lambdas and local classes, names the rest)",
-            ),
+            where=raised.culprit_at or raised.place or made or case.built_at,
+            why=_why(raised),
+            fix=_fix(raised),
             evidence=(case.counted(failed), f"{raised.type}: {first_line(raised.message)}"),
             loader=case.number,
             worker=raised.worker,
@@ -81,6 +79,26 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF103", "AF321"),
         )
     ]
+
+
+def _why(raised: Raised) -> str:
+    if carries_gradients(raised):
+        return "its tensors require gradients, and what autograd knows of them cannot leave the worker"
+    place = raised.culprit_at or raised.place
+    culprit = f"{raised.culprit}, which" if " is " in raised.culprit else raised.culprit
+    return (
+        f"{culprit or 'the batch'} cannot be pickled{f', made at {place}' if place else ''}; torch prints the error in a "
+        "thread of the worker and drops the batch"
+    )
+
+
+def _fix(raised: Raised) -> tuple[str, ...]:
+    if carries_gradients(raised):
+        return ("return x.detach() from the dataset, or compute it under torch.no_grad()",)
+    return (
+        "return plain values from the dataset: tensors, arrays, numbers, texts",
+        "antifreeze run {script}   (carries lambdas and local classes, names the rest)",
+    )
 
 
 def _lost(case: Case) -> list[Finding]:
@@ -111,4 +129,8 @@ def _lost(case: Case) -> list[Finding]:
 
 
 def _is_sending(raised: Raised) -> bool:
-    return raised.stage == "send" and is_users(raised) and not raised.culprit.startswith("the exception ")
+    return (
+        (raised.stage == "send" or carries_gradients(raised))
+        and is_users(raised)
+        and not raised.culprit.startswith("the exception ")
+    )

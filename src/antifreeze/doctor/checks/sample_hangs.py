@@ -21,10 +21,18 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`tim
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.cases import Case, at, cases, comes_again
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, frames_above, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import (
+    Wait,
+    frames_above,
+    hangs_alone,
+    never_returned,
+    sample_at,
+    state_of,
+    stuck_in,
+)
 
 CODE = "AF103"
 LONG_S = 10.0
@@ -33,7 +41,7 @@ _FOR = {
     "pipe": "another process to write",
     "terminal": "somebody to type",
     "poll": "an answer",
-    "sleep": "its own sleep to end",
+    "sleep": "a sleep to end, or for what a loop looks for between its sleeps,",
     "disk": "the disk or file server",
     "lock": "a lock",
     "file lock": "a lock on a file",
@@ -81,24 +89,24 @@ def examine(facts: Facts) -> list[Finding]:
 def _examine(case: Case) -> list[Finding]:
     seen = list(stuck_in(case, Wait.OUTSIDE))
     unsure = list(stuck_in(case, Wait.UNKNOWN))
-    if not case.is_forked:  # a lock that nobody inherited
-        unsure += stuck_in(case, Wait.THREAD, Wait.LOCK, Wait.NATIVE)
+    inside = list(stuck_in(case, Wait.THREAD, Wait.LOCK, Wait.NATIVE))
+    if any(hangs_alone(case, stuck) for _, stuck in inside):
+        seen += inside
+    elif not case.is_forked:  # a lock that nobody inherited
+        unsure += inside
     if not seen and not unsure:
         return []
     _, stuck = (seen or unsure)[0]
     # In a program that runs, an answer that takes a few seconds may still come.
     is_sure = bool(seen) and (not case.is_live or stuck.seconds >= LONG_S)
-    where = frames_above(stuck)
-    call = f", in {where[-1].function}" if where and where[-1].function else ""
     return [
         Finding(
             code=CODE,
             weight=case.sure(is_proven=_is_far_beyond(stuck)) if is_sure else Weight.POSSIBLE,
             what=never_returned(stuck, case),
             where=stuck.place,
-            why=f"it waits for {_FOR.get(stuck.waits_in or '', 'something')}{at(stuck.place)}{call}, and nothing limits "
-            "how long",
-            fix=_fix(stuck),
+            why=_why(case, stuck),
+            fix=_fix(case, stuck),
             evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
             loader=case.number,
             worker=stuck.worker,
@@ -115,11 +123,24 @@ def _is_far_beyond(stuck: Stuck) -> bool:
     return stuck.waits_in != "sleep" and (stuck.typical_s is None or stuck.seconds > 20 * stuck.typical_s)
 
 
-def _fix(stuck: Stuck) -> tuple[str, ...]:
+def _why(case: Case, stuck: Stuck) -> str:
+    above = frames_above(stuck)
+    call = f", in {above[-1].function}" if above and above[-1].function else ""
+    thing = _FOR.get(stuck.waits_in or "", "something")
+    if stuck.waits_in == "lock" and hangs_alone(case, stuck):
+        thing = "a lock or a thread of its own process"
+    return f"it waits for {thing}{at(stuck.place)}{call}, and nothing limits how long"
+
+
+def _fix(case: Case, stuck: Stuck) -> tuple[str, ...]:
     bound = {
         "disk": "look at the file server: the kernel waits for it, and no time-out can interrupt that",
-        "sleep": "sleep less, or load this sample in pieces",
+        "sleep": "bound a loop that sleeps: for attempt in range(100): … else: raise TimeoutError(index)",
         "lock": "find who holds the lock, or take it with a time-out: lock.acquire(timeout=10)",
     }
     own = bound.get(stuck.waits_in or "", "give the call a timeout, and try again when it strikes: timeout=10")
-    return ("antifreeze run {script}", own, "DataLoader(…, timeout=60) makes it an error instead of a hang")
+    stops = "DataLoader(…, timeout=60) makes it an error instead of a hang"
+    is_its_own_lock = stuck.waits_in == "lock" and hangs_alone(case, stuck)
+    if is_its_own_lock or comes_again(case, stuck.sample, lambda trial: [each.sample for each in trial.stuck]):
+        return (own, "antifreeze run --on-error skip {script}   (leaves the sample out after 5 minutes)", stops)
+    return ("antifreeze run {script}", own, stops)

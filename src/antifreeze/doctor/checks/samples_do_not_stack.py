@@ -17,7 +17,7 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, loads_elsewhere, raised_in
+from antifreeze.doctor.cases import Case, at, carries_gradients, cases, first_line, loads_elsewhere, raised_in
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -49,7 +49,7 @@ def examine(facts: Facts) -> list[Finding]:
 def _examine(case: Case) -> list[Finding]:
     failed = [trial for trial in raised_in(case, "collate") if not trial.none_samples and not trial.deaths]
     raised = failed[0].raised if failed else None
-    if raised is None or "NoneType" in raised.message:
+    if raised is None or ("NoneType" in raised.message and not raised.culprit) or carries_gradients(raised):
         return []
     # Where the others are alike elsewhere, the sample was, too: something spoilt it on the way.
     is_spoilt = loads_elsewhere(case, raised.sample) and len(failed) == 1
@@ -57,7 +57,7 @@ def _examine(case: Case) -> list[Finding]:
     odd = f"sample {raised.sample}" if raised.sample is not None else "one of them"
     of = f"samples {', '.join(raised.batch[:8])}" if raised.batch else "its samples"
     said = f"{raised.type}: {first_line(raised.message)}"
-    differs = f"{odd} is not like the others ({raised.culprit or said})"
+    differs = f"{odd} is not like the others{f' ({raised.culprit})' if raised.culprit else ''}"
     loader = case.loader
     place = raised.culprit_at or raised.place or (loader.collate_at or loader.dataset_at if loader else None)
     is_users_own = loader is not None and not loader.has_default_collate and raised.sample is None

@@ -23,7 +23,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import Case, at, cases, whose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding
-from antifreeze.doctor.handles import harm_of
+from antifreeze.doctor.handles import harm_of, own_name
 
 CODE = "AF308"
 
@@ -50,7 +50,7 @@ def _examine(case: Case) -> list[Finding]:
     harm = harm_of(case, "socket")
     if harm is None:
         return []
-    name = harm.held.path.replace("dataset.", "self.", 1)
+    name = own_name(harm.held.path, harm.held.place)
     return [
         Finding(
             code=CODE,
@@ -60,7 +60,7 @@ def _examine(case: Case) -> list[Finding]:
             why=f"{whose(harm.held)} was connected before the workers were forked, so all of them write to and read "
             f"from one socket{at(harm.raised.place if harm.raised else None)}",
             fix=(
-                f"connect in each worker: {name} = antifreeze.per_worker(make_connection), then {name}().request(…)",
+                f"connect in each worker: {name} = antifreeze.per_worker(make_connection), then use {name}()",
                 "antifreeze run {script}",
             ),
             evidence=harm.evidence,

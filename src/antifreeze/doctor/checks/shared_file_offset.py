@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import Case, at, cases, whose
 from antifreeze.doctor.facts import Assignment, Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.handles import harm_of
+from antifreeze.doctor.handles import harm_of, opener, own_name
 from antifreeze.doctor.unrun import Pair, pairs
 
 CODE = "AF307"
@@ -63,7 +63,7 @@ def _seen(case: Case) -> list[Finding]:
         return []
     return [
         _finding(
-            harm.held.path,
+            harm.held,
             weight=harm.weight,
             why=f"{whose(harm.held)} was opened before the workers were forked, so all of them move one position in it"
             f"{_where(harm.raised.place if harm.raised else None)}",
@@ -71,7 +71,6 @@ def _seen(case: Case) -> list[Finding]:
             evidence=harm.evidence,
             case=case,
             sample=harm.sample,
-            is_archive=harm.held.kind == "archive",
         )
     ]
 
@@ -89,20 +88,19 @@ def _possible(case: Case) -> list[Finding]:
             )
             return [
                 _finding(
-                    held.path,
+                    held,
                     weight=Weight.POSSIBLE,
                     why=why,
                     place=held.place or assignment.place,
                     evidence=(f"used by {', '.join(sorted(MOVES & set(assignment.used_as)))} per sample",),
                     case=case,
-                    is_archive=held.kind == "archive",
                 )
             ]
     return []
 
 
 def _finding(
-    path: str,
+    held: Held,
     *,
     weight: Weight,
     why: str,
@@ -110,10 +108,9 @@ def _finding(
     evidence: tuple[str, ...],
     case: Case | None = None,
     sample: str | None = None,
-    is_archive: bool = False,
 ) -> Finding:
-    name = path.replace("dataset.", "self.", 1)
-    opens = "zipfile.ZipFile(path)" if is_archive else "open(path, 'rb')"
+    name, is_archive = own_name(held.path, held.place), held.kind == "archive"
+    opens = opener(held.what) or "open(path, 'rb')"
     by_place = (
         "" if is_archive else f"read without a position: os.pread({name}.fileno(), count, offset), or numpy.memmap"
     )
@@ -126,7 +123,7 @@ def _finding(
         why=why,
         fix=(
             "antifreeze run {script}",
-            f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}().read(…)",
+            f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then use {name}()",
             *((by_place,) if by_place else ()),
         ),
         evidence=evidence,
@@ -164,12 +161,12 @@ def _moved(pair: Pair) -> Iterator[Finding]:
         moves = MOVES & set(each.used_as)
         is_read = each.mode is None or not set(each.mode) & set("wax")
         if each.value in OPENS and each.value != "numpy.load" and moves and is_read:
+            kind = "archive" if each.value in ("zipfile.ZipFile", "tarfile.open") else "file"
             yield _finding(
-                f"dataset.{each.name}",
+                Held(path=f"dataset.{each.name}", kind=kind, what=each.value, place=each.place),
                 weight=Weight.POSSIBLE,
                 why=f"dataset.{each.name} is opened at {each.place} and used at "
                 f"{each.used_at or pair.dataset.place}; forked workers share it, with one position for all",
                 place=each.place,
                 evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),
-                is_archive=each.value in ("zipfile.ZipFile", "tarfile.open"),
             )

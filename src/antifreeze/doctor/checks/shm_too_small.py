@@ -6,7 +6,7 @@ to allocate shared memory(shm) … No space left on device"; with a collate_fn o
 of the worker, and training hangs for ever. (Older versions of torch died with "Bus error".)
 
 How we know: the size of a batch, as it came from a worker, times the number of batches on their way, against the size
-of /dev/shm; or the error itself, in a trial.
+of /dev/shm; or of all batches of an epoch, where the source keeps them in a list; or the error itself, in a trial.
 
 What to do: `antifreeze run train.py`: our batches travel in memory that /dev/shm does not limit. With torch's own
 loader: a larger `docker run --shm-size=1g` or `--ipc=host`; fewer workers, `prefetch_factor=1`, smaller batches.
@@ -20,6 +20,7 @@ https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
 
 from __future__ import annotations
 
+from antifreeze.doctor.cases import cases
 from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -69,7 +70,7 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
     if loader.batches is not None:
         ahead = min(ahead, loader.batches)
     if not is_seen and batch * ahead <= size:
-        return []
+        return _kept(facts, loader, batch, size)
     # Batches pile up only where training is slower than loading; a trial does not train.
     works = any(trial.is_as_written and trial.outcome is Outcome.OK for trial in trials)
     needs = f"a batch has {batch / MB:.0f} MB, and {ahead} of them are on their way at once" if batch else "its batches"
@@ -87,6 +88,32 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
             evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
             loader=loader.number,
             explains=("AF103", "AF305", "AF321", "AF326"),
+        )
+    ]
+
+
+def _kept(facts: Facts, loader: Loader, batch: int, size: int) -> list[Finding]:
+    """What a loop keeps of an epoch stays in /dev/shm."""
+    loop = next((case.loop for case in cases(facts) if case.number == loader.number), None)
+    batches = loader.batches or 0
+    if loop is None or not loop.kept or batch * batches <= size:
+        return []
+    is_all = loop.keeps_all and not loop.breaks
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.LIKELY if is_all else Weight.POSSIBLE,
+            what="shared memory runs full: a batch from a worker stays there for as long as it, or a view of it, lives",
+            where=loop.kept[0],
+            why=f"{loop.kept[0].text or 'a line'} at {loop.kept[0]} keeps {'' if is_all else 'a part of '}every batch; an "
+            f"epoch has {batches:,} of up to {batch / MB:.1f} MB, and /dev/shm has {size / MB:.0f} MB",
+            fix=(
+                "antifreeze run {script}",
+                "keep a copy: .clone(), or .numpy().copy()",
+                "docker run --shm-size=… larger than all that is kept",
+            ),
+            evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
+            loader=loader.number,
         )
     ]
 

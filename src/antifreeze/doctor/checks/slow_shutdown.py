@@ -3,6 +3,8 @@
 What happens: at a `break` (or an exception, or the end of the program) torch waits up to five seconds for each worker,
 one after the other, before it ends them. Two workers in the middle of long samples cost 10 seconds, sixteen 80, at
 every sanity check and every `max_steps`. Nothing leaks: the workers are gone afterwards.
+The same happens at the end of every epoch if the dataset has started a thread in the worker that never ends and is no
+daemon: Python waits for it before the process may end.
 
 How we know: leaving the loop while workers were busy was timed in a trial, and the source leaves a loop early, or
 samples are long.
@@ -16,6 +18,8 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loadi
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, Case, cases
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
@@ -50,7 +54,7 @@ HEALTHY = Facts(
 
 
 def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
+    return [finding for case in cases(facts) for finding in (*_examine(case), *_held_by_threads(case))]
 
 
 def _examine(case: Case) -> list[Finding]:
@@ -87,3 +91,30 @@ def _examine(case: Case) -> list[Finding]:
             explains=("AF106",),
         )
     ]
+
+
+def _held_by_threads(case: Case) -> Iterator[Finding]:
+    """Workers that have done their work and do not end, because Python waits for their threads."""
+    held = [(trial, stuck) for trial in case.trials for stuck in trial.stuck if _waits_for_threads(stuck)]
+    if held and case.loader is not None:
+        trial, stuck = held[0]
+        yield Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what=f"the workers do not end when the epoch does, and torch waits 5 s for each of {trial.workers}",
+            where=case.loader.dataset_at or case.built_at,
+            why=f"worker {stuck.worker} (pid {stuck.pid}) has done its work, and Python waits for a thread that was "
+            "started in it, is no daemon, and does not end",
+            fix=("threading.Thread(…, daemon=True)", "antifreeze run {script}   (all workers together get 2 s)"),
+            evidence=(case.counted([trial]), "the worker is in threading._shutdown"),
+            loader=case.number,
+            worker=stuck.worker,
+            pid=stuck.pid,
+            explains=("AF106",),
+        )
+
+
+def _waits_for_threads(stuck: Stuck) -> bool:
+    return stuck.stage == "left" and any(
+        frame.function == "_shutdown" and frame.file.endswith("threading.py") for frame in stuck.frames
+    )

@@ -41,12 +41,36 @@ HEALTHY = Facts(
 def examine(facts: Facts) -> list[Finding]:
     clashes = facts.source.start_method_clashes if facts.source else ()
     if facts.run is not None:
-        return [_seen(facts.run, clashes)] if _is_seen(facts.run) else []
+        return [_seen(facts.run, clashes)] if _is_seen(facts.run) else _in_workers(facts)
     return [_finding(each.set_again, each.settled, Weight.POSSIBLE) for each in clashes]
 
 
 def _is_seen(run: Run) -> bool:
-    return SAID in (run.raised.message if run.raised else run.stderr)
+    if run.raised is not None:
+        return SAID in run.raised.message
+    # A program that has come to its loader was not stopped by this; its workers may have been, and say so there, too.
+    return SAID in run.stderr and not run.reached_a_loader
+
+
+def _in_workers(facts: Facts) -> list[Finding]:
+    """Workers that import a script which sets the method as soon as it is imported."""
+    dead = [trial for trial in facts.trials if trial.engine == "torch" and trial.workers and SAID in trial.stderr]
+    where = facts.source.start_methods[0] if facts.source and facts.source.start_methods else None
+    if not dead:
+        return []
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.CERTAIN,
+            what="every worker ends where the script sets the start method of processes",
+            where=where,
+            why=f"{SAID}: the workers import the script, and this line runs again there",
+            fix=('if __name__ == "__main__":  # above this line, and above what starts the training',),
+            evidence=(f"reproduced: {SAID}",),
+            loader=dead[0].loader,
+            explains=("AF103", "AF311", "AF312", "AF314"),
+        )
+    ]
 
 
 def _seen(run: Run, clashes: tuple[Clash, ...]) -> Finding:

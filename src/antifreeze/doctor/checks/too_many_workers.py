@@ -25,6 +25,8 @@ from antifreeze.doctor.written import Written, speed, written_loaders
 CODE = "AF404"
 # As fast, within what two measurements of the same differ by.
 AS_FAST = 0.95
+# Shorter measurements tell more about the start of processes than about loading.
+LEAST_S = 1.0
 
 
 def _facts(usable_cpus: int) -> Facts:
@@ -68,11 +70,18 @@ def _as_fast(loader: Written, *, usable: int) -> Trial | None:
     written = loader.trial
     if written is None or written.outcome is not Outcome.OK or (goal := speed(written)) is None:
         return None
+    if _measured_s(written) < LEAST_S:
+        return None
     found = [
         trial
         for trial in loader.facts.trials
         if (trial.loader, trial.engine, trial.outcome) == (loader.number, "torch", Outcome.OK)
         and 0 < trial.workers <= usable
+        and _measured_s(trial) >= LEAST_S
         and (speed(trial) or 0.0) >= AS_FAST * goal
     ]
     return min(found, key=lambda trial: trial.workers, default=None)
+
+
+def _measured_s(trial: Trial) -> float:
+    return trial.seconds - (trial.first_batch_s or 0.0)

@@ -2,8 +2,10 @@
 
 What happens: an `IterableDataset` is copied into each worker, and each iterates its copy from the start. Unless
 `__iter__` asks `get_worker_info()` which part is its own, an epoch has all samples several times. Nothing fails.
+Shares that do not add up are as silent: `n // num_workers` items for each lose the rest.
 
 How we know: in a trial several workers began with the same items, and the dataset never asked for its worker's number.
+Or an epoch of several workers had another number of items than one of a single worker and one without.
 
 What to do: `antifreeze run --fix shard train.py` gives each worker its share. In your code, in `__iter__`: `info =
 get_worker_info()`, then `itertools.islice(items, info.id, None, info.num_workers)` if info is not None.
@@ -63,7 +65,8 @@ HEALTHY = Facts(
 
 
 def examine(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+    found = [finding for case in cases(facts) for finding in (*_examine(case), *_uneven(case))]
+    return [*found, *_written(facts)]
 
 
 def _examine(case: Case) -> list[Finding]:
@@ -85,6 +88,33 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
         )
     ]
+
+
+def _uneven(case: Case) -> Iterator[Finding]:
+    """Shares that are asked for and do not add up to the stream."""
+    whole = {trial.workers: trial.samples for trial in case.trials if trial.engine == "torch" and trial.is_whole_epoch}
+    written = next((trial for trial in case.trials if trial.is_as_written), None)
+    if case.loader is None or not case.loader.is_iterable or written is None or case.num_workers < 2:
+        return
+    if case.loader.batch_size is None or case.loader.drop_last:  # each worker has a last batch of its own, or drops it
+        return
+    came, one, alone = whole.get(case.num_workers, 0), whole.get(1, 0), whole.get(0, 0)
+    # Read alone, the stream may have been read twice; any other number, and its length is not always the same.
+    if not came or not one or alone not in (one, 2 * one) or came == one or not written.has_asked_for_worker_info:
+        return
+    place = case.loader.dataset_at
+    lost = f"{one - came:,} of {one:,} samples never come" if came < one else f"{came - one:,} samples come twice"
+    yield Finding(
+        code=CODE,
+        weight=Weight.POSSIBLE,  # what a stream packs together depends on where it begins
+        what=f"{lost}: the shares of {case.num_workers} workers do not add up to the stream",
+        where=place or case.built_at,
+        why=f"{case.loader.dataset or 'the dataset'}{f' at {place}' if place else ''} divides it by get_worker_info(): an "
+        f"epoch of {case.num_workers} workers has {came:,} samples, one of a single worker {one:,}",
+        fix=(FIX[1],),
+        evidence=(f"counted: {came:,} with {case.num_workers} workers, {one:,} with 1, {one:,} with 0",),
+        loader=case.number,
+    )
 
 
 def _written(facts: Facts) -> Iterator[Finding]:

@@ -65,9 +65,7 @@ def _examine(case: Case) -> list[Finding]:
             what=f"{of_worker(death)} ended by itself with {end_of(death)}{hangs}",
             where=death.place or case.built_at,
             why=how,
-            fix=("raise an exception instead of exiting", "antifreeze run {script}")
-            if not at_birth
-            else ("antifreeze run {script}",),
+            fix=_fix(is_at_birth=at_birth, comes_again=case.works_without_workers is False),
             evidence=(case.counted({t.workers: t for t, _ in left}.values()), f"pid {death.pid}: {end_of(death)}"),
             loader=case.number,
             worker=death.worker,
@@ -78,6 +76,14 @@ def _examine(case: Case) -> list[Finding]:
             explains=() if at_birth else ("AF103", "AF321", "AF405"),
         )
     ]
+
+
+def _fix(*, is_at_birth: bool, comes_again: bool) -> tuple[str, ...]:
+    if is_at_birth:
+        return ("antifreeze run {script}",)
+    if comes_again:
+        return ("raise an exception instead of exiting, and then: antifreeze run --on-error skip {script}",)
+    return ("raise an exception instead of exiting", "antifreeze run {script}")
 
 
 def _by_whom(death: Death) -> str:

@@ -17,8 +17,10 @@ https://docs.python.org/3/library/tracemalloc.html
 
 from __future__ import annotations
 
+import re
+
 from antifreeze.doctor.cases import Case, cases, grown_most, size
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Trial, WorkerMemory
+from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Sight, Trial, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
 
 CODE = "AF207"
@@ -71,13 +73,16 @@ def _examine(case: Case) -> list[Finding]:
     available = case.facts.machine.memory_available_bytes if case.facts.machine else None
     whole = grown / memory.samples * (case.loader.samples or 0)
     ends = f"; over an epoch that would be {size(whole)}, and {size(available)} are free" if available and whole else ""
+    kept = _kept(case)
+    name = case.loader.dataset or "the dataset"
+    what = f"what {name} adds to {kept.what} at {kept.place}" if kept else f"something that {name} collects"
     return [
         Finding(
             code=CODE,
-            weight=Weight.POSSIBLE,
+            weight=Weight.LIKELY if kept else Weight.POSSIBLE,
             what=f"the memory of the workers grows: worker {memory.worker} by {size(grown)} in {memory.samples:,} samples",
-            where=case.loader.dataset_at or case.built_at,
-            why=f"something that {case.loader.dataset or 'the dataset'} collects in its worker is never let go{ends}",
+            where=kept.place if kept else case.loader.dataset_at or case.built_at,
+            why=f"{what} in its worker is never let go{ends}",
             fix=(
                 "bound what is cached per worker: functools.lru_cache(maxsize=1000)",
                 "leave persistent_workers out: workers are new in every epoch",
@@ -87,7 +92,16 @@ def _examine(case: Case) -> list[Finding]:
             ),
             loader=case.number,
             worker=memory.worker,
-            rivals=("AF206",),
-            decide="antifreeze doctor --batches 200 {script}",
+            rivals=() if kept else ("AF206",),
+            decide=None if kept else "antifreeze doctor --batches 200 {script}",
         )
     ]
+
+
+def _kept(case: Case) -> Sight | None:
+    """The list of the dataset's own that every sample makes longer; a cache by index ends with the dataset."""
+    source = case.facts.source
+    name = (case.loader.dataset if case.loader else "").rpartition(".")[2]
+    sights = [sight for each in (source.datasets if source else ()) if each.name == name for sight in each.sights]
+    adds = re.compile(r"\.(append|extend)\(")
+    return next((each for each in sights if each.kind == "changes-self" and adds.search(each.place.text)), None)

@@ -61,8 +61,10 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(loader: Written) -> list[Finding]:
     epochs = next((loop.epochs for loop in loader.loops if loop.epochs), None)
-    is_made_once = loader.call is not None and not loader.call.is_in_loop
-    if epochs is None or not is_made_once or loader.is_persistent is not False or not loader.imports_again:
+    if epochs is None or loader.call is None or not loader.imports_again:
+        return []
+    is_made_anew = loader.call.is_in_loop
+    if loader.is_persistent is not False and not is_made_anew:
         return []
     start_s, share = _cost(loader)
     if share is not None and share < WORTH_TELLING:
@@ -72,12 +74,17 @@ def _examine(loader: Written) -> list[Finding]:
     return [
         Finding(
             code=CODE,
-            weight=_weight(loader, share),
+            weight=_weight(loader, share, epochs),
             what=f"all workers are started again for every epoch{costs}",
             where=loader.place,
             why=f"start method {loader.start_method} imports torch and the script in every new worker, and the loop at "
             f"{epochs} makes them new each time it comes round",
-            fix=("DataLoader(…, persistent_workers=True)", "antifreeze run {script}"),
+            fix=(
+                "make the loader once, before the loop: DataLoader(…, persistent_workers=True)"
+                if is_made_anew
+                else "DataLoader(…, persistent_workers=True)",
+                "antifreeze run {script}",
+            ),
             evidence=(f"the first batch comes after {start_s:.1f} s, {share:.0%} of an epoch",)
             if is_measured
             else ("read in the source",),
@@ -86,9 +93,11 @@ def _examine(loader: Written) -> list[Finding]:
     ]
 
 
-def _weight(loader: Written, share: float | None) -> Weight:
+def _weight(loader: Written, share: float | None, epochs: Place) -> Weight:
     if share is None or not loader.workers:
         return Weight.POSSIBLE
+    if loader.call is not None and loader.call.is_in_loop:  # it may be over other data in each turn: folds, years
+        return Weight.LIKELY if share >= HEAVY and "epoch" in epochs.text.lower() else Weight.POSSIBLE
     return Weight.CERTAIN if share >= HEAVY else Weight.LIKELY
 
 

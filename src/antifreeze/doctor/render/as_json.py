@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from antifreeze.codes import DISEASES
-from antifreeze.doctor.advice import advise, verdicts
-from antifreeze.doctor.facts import Facts
+from antifreeze.doctor.advice import advise, rate, verdicts
+from antifreeze.doctor.facts import Facts, Trial
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.render.areas import Mark, areas_of
 from antifreeze.doctor.render.github import LEVELS
@@ -27,6 +27,7 @@ def as_json(facts: Facts, findings: Sequence[Finding]) -> str:
             {"name": area.name, "state": _STATES[area.mark], "text": area.text} for area in areas_of(facts, findings)
         ],
         "findings": [_finding(finding, facts) for finding in findings],
+        "trials": [_trial(trial) for trial in facts.trials],
         "verdicts": verdicts(facts, findings),
         "advice": [dataclasses.asdict(advice) for advice in advise(facts)],
         "counts": sureness(findings),
@@ -40,6 +41,28 @@ def _patient(facts: Facts) -> dict[str, Any]:
     if facts.run or facts.source:
         return {"kind": "script", "command": command_of(facts), "was_run": facts.run is not None}
     return {"kind": "machine"}
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    return {
+        "loader": trial.loader,
+        "engine": trial.engine,
+        "workers": trial.workers,
+        "is_as_written": trial.is_as_written,
+        "outcome": trial.outcome,
+        "batches": trial.batches,
+        "samples": trial.samples,
+        "samples_per_s": rate(trial),
+        "first_batch_s": trial.first_batch_s,
+        "fetch_s": trial.fetch_s,
+        "collate_s": trial.collate_s,
+        "lock_share": trial.lock_share,
+        "shutdown_s": trial.shutdown_s,
+        "batch_bytes": trial.batch_bytes,
+        "worker_bytes": max((each.last_bytes for each in trial.memory), default=None),
+        "slowest": [dataclasses.asdict(each) for each in trial.slowest],
+        "non_finite": trial.non_finite,
+    }
 
 
 def _finding(finding: Finding, facts: Facts) -> dict[str, Any]:

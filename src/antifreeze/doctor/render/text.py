@@ -11,6 +11,7 @@ from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.render.areas import Area, Mark, areas_of
 from antifreeze.doctor.render.notes import Note, notes_of
+from antifreeze.doctor.render.trials import trials_of
 from antifreeze.doctor.render.words import command_of, count_of, filled, fixes, has_program, never_loaded, sureness
 
 MARGIN = "  "
@@ -50,6 +51,8 @@ def as_text(facts: Facts, findings: Sequence[Finding], *, look: Look) -> str:
     blocks += [as_block(finding, facts, look=look) for finding in findings]
     if notes := notes_of(facts, findings):
         blocks.append("\n".join(line for note in notes for line in _note(note, look)))
+    if look.is_verbose and facts.trials:
+        blocks.append("\n".join(_trials(facts, look)))
     if look.is_verbose or never_loaded(facts):
         blocks += _last_words(facts, look)
     blocks.append(_last_line(facts, findings, look))
@@ -145,6 +148,11 @@ def _note(note: Note, look: Look) -> Iterator[str]:
     label = f"{note.kind:<{NOTE_LABEL}}"
     yield _wrapped(look.paint(label, "bold"), note.text, look, margin=NOTE_LABEL)
     yield from (f"{' ' * NOTE_LABEL}{line}" for line in note.lines)
+
+
+def _trials(facts: Facts, look: Look) -> Iterator[str]:
+    yield look.paint("trials", "bold")
+    yield from (_wrapped(MARGIN, line, look, margin=2 * len(MARGIN)) for line in trials_of(facts))
 
 
 def _last_words(facts: Facts, look: Look) -> list[str]:

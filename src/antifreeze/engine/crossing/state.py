@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import enum
 import logging
+import multiprocessing
 import os
 import re
 import sys
@@ -112,7 +113,10 @@ def settle(wanted: Surroundings) -> None:
     torch.multiprocessing.set_sharing_strategy(wanted.sharing_strategy)
     sys.setrecursionlimit(wanted.recursion_limit)
     spawn.prepare(wanted.preparation)
+    method = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method(None, force=True)  # a script may set it at its top, and only once
     import_main(wanted.main)
+    multiprocessing.set_start_method(method, force=True)
     # After the import of the main module, which may set its own: the trainer's are what counts.
     _filter_warnings(wanted.warning_filters)
     when_imported("numpy", lambda numpy: numpy.seterr(**wanted.numpy_errors))

@@ -77,6 +77,7 @@ class _Look:
             "num_workers": int(held["num_workers"]),
             "batch_size": batch_size if type(batch_size) is int else None,
             "prefetch_factor": held.get("prefetch_factor"),
+            "drop_last": bool(held.get("drop_last")),
             "persistent_workers": bool(held.get("persistent_workers")),
             "pin_memory": bool(held.get("pin_memory")),
             "timeout_s": float(held.get("timeout") or 0),

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from antifreeze.engine.worker.retrace import retrace
+from antifreeze.probes.gathering import MOST_NOT_FINITE
 from antifreeze.probes.patient.content import content_of, tensors_of
 from antifreeze.probes.patient.drive import Drive, Ended
 from antifreeze.probes.patient.failures import raised_fact
@@ -125,7 +126,7 @@ class Alone:
         if sample is None:
             seen.none.setdefault(name, index)
         content = content_of(sample)
-        if not content.is_finite and len(seen.non_finite) < MOST_NAMED:
+        if not content.is_finite and len(seen.non_finite) < MOST_NOT_FINITE:
             seen.non_finite.append(name)
         if content.digest is not None:
             seen.contents[name] = content.digest

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Place
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.program import assigned, bindings
+from antifreeze.probes.source.program import Binding, assigned, bindings
 from antifreeze.probes.source.tree import body_nodes, function_around, target_names
 
 # What these give still lies in the memory of the batch. `cpu` copies only what was on another device.
@@ -51,10 +51,54 @@ def kept_by_comprehension(file: File, head: ast.comprehension) -> Iterator[Place
         yield file.place(around)
 
 
+def keeps_all(file: File, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether the loop keeps all that a batch consists of, and not only a part of it."""
+    parts, stored = set(target_names(_batch(file, loop))), set[str]()
+    stands_for = {name: {name} for name in parts}
+    for node in sorted(body_nodes(loop.body), key=lambda each: getattr(each, "lineno", 0)):
+        for target, value in assigned(node):
+            whole = _whole(value, stands_for)
+            if isinstance(target, ast.Name):
+                stands_for[target.id] = whole
+            elif isinstance(target, ast.Tuple) and whole & parts:
+                parts = (parts - whole) | set(target_names(target))
+                stands_for |= {name: {name} for name in target_names(target)}
+        if isinstance(node, ast.For):
+            stands_for |= {name: _whole(node.iter, stands_for) for name in target_names(node.target)}
+        for container, value in _stores(node):
+            if _outlives(file, loop, container):
+                stored |= _whole(value, stands_for)
+    return bool(parts) and parts <= stored
+
+
+def _whole(node: ast.expr, stands_for: dict[str, set[str]]) -> set[str]:
+    """The parts of a batch that are in it undivided."""
+    match node:
+        case ast.Name():
+            return stands_for.get(node.id, set())
+        case ast.Starred():
+            return _whole(node.value, stands_for)
+        case ast.Tuple() | ast.List():
+            return set[str]().union(*(_whole(each, stands_for) for each in node.elts))
+        case ast.Dict():
+            return set[str]().union(*(_whole(each, stands_for) for each in node.values))
+        case ast.Call(func=ast.Attribute(attr=attr, value=value)) if attr in _VIEWS:
+            return _whole(value, stands_for)
+        case ast.Call(func=ast.Name(id=name)) if name in _CONTAINERS:
+            return set[str]().union(*(_whole(each, stands_for) for each in node.args))
+        case _:
+            return set()
+
+
+def _batch(file: File, loop: ast.For | ast.AsyncFor) -> ast.expr:
+    """What stands for the batch in the head of the loop."""
+    is_counted = any(file.names.called(each) == "enumerate" for each in ast.walk(loop.iter))
+    return _second(loop.target) if is_counted else loop.target
+
+
 def _views_in(file: File, loop: ast.For | ast.AsyncFor) -> set[str]:
     """Names of the batch and of its parts; what is bound to something else in the loop is not one of them."""
-    is_counted = any(file.names.called(each) == "enumerate" for each in ast.walk(loop.iter))
-    views = set(target_names(_second(loop.target) if is_counted else loop.target))
+    views = set(target_names(_batch(file, loop)))
     for node in sorted(body_nodes(loop.body), key=lambda each: getattr(each, "lineno", 0)):
         for name, value in ((name, value) for into, value in assigned(node) for name in target_names(into)):
             if _is_view(value, views):
@@ -107,8 +151,14 @@ def _is_view(node: ast.expr, views: set[str]) -> bool:
                 name for each in node.generators if _is_view(each.iter, views) for name in target_names(each.target)
             }
             return _is_view(node.elt, views | inner)
+        case ast.DictComp():
+            return _is_view(node.value, views.union(*(_views_of_parts(*each, views) for each in _turns(node))))
         case _:
             return False
+
+
+def _turns(node: ast.DictComp) -> Iterator[tuple[ast.expr, ast.expr]]:
+    return ((each.target, each.iter) for each in node.generators)
 
 
 def _stores(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -163,10 +213,20 @@ def _is_plain(file: File, loop: ast.AST, root: ast.Name) -> bool:
     """Whether it is a list or dict as far as one can see: no array, which copies, and no deque of a given length."""
     scopes = [function_around(file.parents, loop) or file.tree, file.tree]
     bound = next((found for scope in scopes if (found := list(bindings(scope, root.id)))), [])
-    values = [each.value for each in bound if each.part is None]
+    values = [value for each in bound if (value := _bound_value(each)) is not None]
     if any(isinstance(each, ast.Call) and not _makes_container(file, each) for each in values):
         return False
     return bool(values) or root.id == "self"
+
+
+def _bound_value(binding: Binding) -> ast.expr | None:
+    """Also of `xs, ys = [], []`."""
+    value, part = binding
+    if part is None:
+        return value
+    if not isinstance(value, ast.Tuple | ast.List) or any(isinstance(each, ast.Starred) for each in value.elts):
+        return None
+    return value.elts[part] if part < len(value.elts) else None
 
 
 def _makes_container(file: File, call: ast.Call) -> bool:

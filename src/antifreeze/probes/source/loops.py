@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from antifreeze.doctor.facts import LoaderLoop, Place
 from antifreeze.probes.source.definitions import Definition
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.kept import kept_by_comprehension, kept_by_loop
+from antifreeze.probes.source.kept import keeps_all, kept_by_comprehension, kept_by_loop
 from antifreeze.probes.source.loaders import LoaderCode
 from antifreeze.probes.source.names import ends_with
 from antifreeze.probes.source.program import Origin, Program, assigned
@@ -94,12 +94,14 @@ def _loop(
     head = node.iter if isinstance(node, ast.comprehension) else node
     around = _around(program, file, head, depth=_DEPTH)
     calls = [] if around is None else _dataset_calls(program, *around, loaders=loaders, changes=changes)
+    kept = tuple(_kept(file, node))
     fact = LoaderLoop(
         place=file.place(head),
         loader=loaders[0].fact.place if len(loaders) == 1 else None,
         is_module_level=is_module_level(file.parents, head),
         called_from=_called_from(program, file, head, depth=_DEPTH),
-        kept=tuple(_kept(file, node)),
+        kept=kept,
+        keeps_all=bool(kept) and _keeps_all(file, node),
         breaks=tuple(file.place(each) for each in _breaks(node)),
         epochs=None if around is None else around[0].place(around[1]),
         dataset_calls=tuple(calls),
@@ -115,6 +117,17 @@ def _kept(file: File, node: Iteration) -> Iterator[Place]:
             yield from kept_by_comprehension(file, node)
         case ast.Call(func=ast.Name(id=name)) if name in _COLLECTORS:
             yield file.place(node)
+
+
+def _keeps_all(file: File, node: Iteration) -> bool:
+    match node:
+        case ast.For() | ast.AsyncFor():
+            return keeps_all(file, node)
+        case ast.comprehension():
+            around = file.parents[node]
+            return isinstance(around, ast.ListComp) and ast.unparse(around.elt) == ast.unparse(node.target)
+        case _:
+            return True
 
 
 def _breaks(node: Iteration) -> Iterator[ast.Break]:
