@@ -27,7 +27,8 @@ repository.
   with the flags it needs; *not survivable* are those whose own code is wrong, every time: no loader could mend them.
 - **diagnosis**: what `antifreeze doctor` says about a copy without comments, called train.py. It is right if the true
   cause is named with all that belongs to it (attribute, file:line, sample), in at most a minute, and nothing else is rated
-  *certain* or *likely*. What is true was [written down](../tests/zoo_expected.toml) before there was a check; what was put right later has a comment there.
+  *certain* or *likely*. What is true was [written down](../tests/zoo_expected.toml) before there was a check; what was
+  put right later has a comment there.
 
 ```
 make zoo                                   # all of it, about half an hour
