@@ -606,7 +606,7 @@ class Trainer(RuleBasedStateMachine):
 
 
 TestTrainer = Trainer.TestCase
-TestTrainer.settings = hypothesis_settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestTrainer.settings = hypothesis_settings(deadline=None, max_examples=25, stateful_step_count=40)
 
 
 # --- exact behaviour

@@ -32,8 +32,8 @@ def worker(seat: int, pid: int | None, *, stem: int = 0) -> Any:
 
 
 def test_all_workers_are_seen_in_one_look_at_the_processes(monkeypatch: pytest.MonkeyPatch, sleeper: int) -> None:
-    looks, look = [], processes._numbers_in_proc
-    monkeypatch.setattr(processes, "_numbers_in_proc", lambda: looks.append("look") or look())
+    looks, look = [], processes.numbers_in_proc
+    monkeypatch.setattr(processes, "numbers_in_proc", lambda: looks.append("look") or look())
     seen = Witness().look_at([worker(3, os.getpid()), worker(4, sleeper)])
     assert sorted(seen) == [3, 4]
     assert seen[3].cpu_s > seen[4].cpu_s  # type: ignore[index]

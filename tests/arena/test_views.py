@@ -165,7 +165,7 @@ BATCHES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(batch=BATCHES, lends=st.booleans())
 def test_any_structure_arrives_bit_for_bit(batch: Any, lends: bool) -> None:
     assert_same(Reader(lends=lends).through(batch), batch)

@@ -132,7 +132,7 @@ def hints_of(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_no_facts_can_make_a_diagnosis_fail(seed: int) -> None:
     facts = anything(Facts, Random(seed))

@@ -49,7 +49,7 @@ def test_any_sequence_of_batches_arrives_as_torch_delivers_it(ours: Way) -> None
         loader_with(ours, menu, workers=2) as two_workers,
     ):
 
-        @settings(deadline=None, max_examples=60)
+        @settings(deadline=None, max_examples=30)
         @given(st.lists(recipes(), min_size=1, max_size=5))
         def check(asked: list[Recipe]) -> None:
             menu.recipes = [*asked, asked[0]]

@@ -5,6 +5,7 @@ Real processes, real signals. All data is checked: every sample once, in order, 
 
 import contextlib
 import ctypes
+import dataclasses
 import gc
 import os
 import re
@@ -798,6 +799,14 @@ def outage(stage: Stage) -> None:
     """A file server is away: every worker is blocked at once, for several times what makes a stall."""
     server = stage.folder / "server"
     os.mkfifo(server)
+    look = machine.process_facts
+
+    def as_of_a_file(pid: int) -> machine.ProcessFacts | None:
+        """The kernel says `disk` of who waits for a file server, and `pipe` here."""
+        facts = look(pid)
+        return facts and dataclasses.replace(facts, waits_in="disk" if facts.waits_in == "pipe" else facts.waits_in)
+
+    stage.monkeypatch.setattr(machine, "process_facts", as_of_a_file)
     loader = stage.way.make(faulty.OnAServer(server), batch_size=BATCH, **ATTENTIVE)
     batches, ledger = iter(loader), account_of(loader).ledger
     pids = [worker.pid for worker in batches._workers]

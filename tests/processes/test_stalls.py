@@ -243,7 +243,7 @@ def test_workers_that_inherited_a_held_lock_are_rescued_by_a_clean_stem(
     ledger = account_of(loader).ledger
     assert ledger.counts[Kind.RESCUED] == 1
     assert ledger.counts[Kind.HEDGE_WON] == 2
-    assert "it waits for a lock" in capfd.readouterr().err
+    assert "AF104 inherited-lock · likely" in capfd.readouterr().err
 
 
 def test_all_is_well_when_worker_and_hedge_are_killed_at_once(tmp_path: Path, state_folder: Path) -> None:
