@@ -47,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create:UserWarning")
     config.stash[SESSION] = Session()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some workers are meant to crash
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
