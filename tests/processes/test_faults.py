@@ -26,6 +26,7 @@ from antifreeze.engine import epoch
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.backends import clean
 from antifreeze.engine.pool import ending
+from antifreeze.engine.supervise import watchdog
 from antifreeze.errors import SampleFailed, WorkerCrashed, WorkerFrozen, WorkerKilled, WorkerLost
 from antifreeze.observe import say
 from antifreeze.observe.accounts import account_of
@@ -645,6 +646,7 @@ def as_params(cases: "list[Case] | list[Story]") -> Iterator[Any]:
 def quick_and_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Workers are looked at often, files go nowhere else, and what others were told is told again."""
     monkeypatch.setattr(epoch, "SLICE_S", LOOK_S)
+    monkeypatch.setattr(watchdog, "FAR_LONGER", 5)  # one that a busy machine held up for 30 ms is no measure of slowness
     monkeypatch.setattr(ending, "STOP_DEADLINE_S", 0.5)
     monkeypatch.setattr(say, "_counts", Counter())
     monkeypatch.setattr(say, "_said", set())
