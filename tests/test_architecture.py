@@ -23,16 +23,18 @@ probes
 antifreeze
 loader | install | packing
 adoption
-iterator
+iterator | inline
 engine.epoch
 engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
+engine.sharing
 engine.chronicle | engine.orders | engine.times
 engine.witness | engine.wording | engine.pinning | engine.consultation
 engine.pool
 engine.backends
+engine.seclusion
 engine.worker
 engine.staleness
 engine.wire | engine.flow | engine.crossing | engine.supervise

@@ -64,7 +64,7 @@ class Workbench:
             collate.take_over()
             self._randomness = Randomness(recipe)
             if "rng" in recipe.fixes:
-                reseed(self._randomness.held, recipe.base_seed, worker)
+                reseed(self._randomness.held, f"{recipe.base_seed} {worker}")
             inherited = self._randomness.held_state()
             become_worker(recipe, worker, self._notices)
             if inherited and self._randomness.held_state() == inherited:  # else they have been given seeds here
@@ -114,7 +114,7 @@ class Workbench:
 
     def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed | Emptied | Ended, Segment | None]:
         """Make the batch; the segment is one that had to be made for it and is to be sent along."""
-        given = self._slot(work, descriptors)
+        given = self.accept(work, descriptors)
         if self._birth_error is not None:
             return Failed(work.ticket, _dump_error(self._birth_error)), None
         try:
@@ -242,7 +242,8 @@ class Workbench:
         self._mishaps.clear()
         return mishaps
 
-    def _slot(self, work: Work, descriptors: list[int]) -> Desk | None:
+    def accept(self, work: Work, descriptors: list[int]) -> Desk | None:
+        """The slot that comes with a ticket, if one does; to be called for every ticket, also one that is withdrawn."""
         for slot in work.forget:
             self._slots.pop(slot, None)
         if work.slot is None:

@@ -45,10 +45,19 @@ def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
         recipe.worker_init_fn(worker)
 
 
-def reseed(generators: Iterable[Any], base_seed: int, worker: WorkerNo) -> None:
-    """Give every generator that the dataset holds a seed of its own: they are copies of the same ones in all workers."""
+def seed_ticket(seed: int, held: Iterable[Any]) -> None:
+    """Have all random numbers follow from this seed: those of torch, `random` and numpy, and of what the dataset holds."""
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed devices, too, which are the trainer's
+    if HAS_NUMPY:
+        np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+    reseed(held, f"{seed}")
+
+
+def reseed(generators: Iterable[Any], source: str) -> None:
+    """Give every generator that the dataset holds a seed of its own, which follows from this source."""
     for number, generator in enumerate(generators):
-        seed = random.Random(f"{base_seed} {worker} {number}").getrandbits(63)
+        seed = random.Random(f"{source} {number}").getrandbits(63)
         if isinstance(generator, torch.Generator):
             generator.manual_seed(seed)
         elif isinstance(generator, random.Random):

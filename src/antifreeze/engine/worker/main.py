@@ -12,17 +12,19 @@ from collections.abc import Iterator
 from antifreeze.engine.arena.board import Board
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Begin, Leave, Resume, Spent, Work
+from antifreeze.engine.wire.messages import Begin, Leave, Resume, Returned, Spent, Withdraw, Work
 from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage, Renewed
 from antifreeze.engine.worker.stream_bench import StreamBench
+from antifreeze.engine.worker.ticket_bench import TicketBench
 from antifreeze.errors import InternalError
 
 
 def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo, heritage: Heritage) -> None:
     """A worker's whole life after its birth as a process."""
-    workbench = (StreamBench if recipe.is_stream else Workbench)(recipe, worker, board, heritage)
+    bench = StreamBench if recipe.is_stream else TicketBench if recipe.by_ticket else Workbench
+    workbench = bench(recipe, worker, board, heritage)
     ordered = orders(channel, workbench)
     try:
         for order, descriptors in ordered:
@@ -63,6 +65,13 @@ def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begi
                 waiting.append((order, descriptors))
             case (Resume(state), _):
                 workbench.resume(state)
+            case (Withdraw(ticket), _):
+                for order, descriptors in waiting:
+                    if isinstance(order, Work) and order.ticket == ticket:  # else it has been begun, or done
+                        waiting.remove((order, descriptors))
+                        workbench.accept(order, descriptors)
+                        channel.send_all(Returned(ticket))
+                        break
             case (Leave(), _):
                 return
             case (message, _):

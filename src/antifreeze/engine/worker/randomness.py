@@ -51,6 +51,14 @@ class Randomness:
         """The generators that the dataset and the collate function hold."""
         return list(self._held.values())
 
+    def look_again(self) -> bool:
+        """Search once more; whether the dataset has got a generator that was not there before."""
+        before = {id(generator) for generator in self._held.values()}
+        kept = self.held  # alive, so that no other object has their identity
+        self._search()
+        del kept
+        return not {id(generator) for generator in self._held.values()} <= before
+
     def held_state(self) -> bytes:
         """The state of those alone; empty if there are none, or one does not show it."""
         try:
@@ -62,16 +70,12 @@ class Randomness:
         """The state of all of them."""
         if self._is_quick:
             self._search()  # a generator may be made at first use
-        numpy_state = np.random.get_state() if HAS_NUMPY else None
-        return pickle.dumps((_torch_state(), random.getstate(), numpy_state, self._held), 5)
+        return pickle.dumps((*global_state(), self._held), 5)
 
     def restore(self, state: bytes) -> None:
         """Make them all as they were; one that is not there yet is put in its place."""
-        torch_state, random_state, numpy_state, held = pickle.loads(state)
-        torch.set_rng_state(torch.frombuffer(torch_state, dtype=torch.uint8))
-        random.setstate(random_state)
-        if HAS_NUMPY:
-            np.random.set_state(numpy_state)
+        *of_all, held = pickle.loads(state)
+        restore_global(*of_all)
         for path, generator in held.items():
             with contextlib.suppress(Exception):  # its holder is made at first use, and is not there yet
                 _put(self._recipe, path, generator)
@@ -95,8 +99,17 @@ def _shown(generator: Any) -> Any:
     return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
 
 
-def _torch_state() -> bytearray:
-    return _bytes_of(torch.get_rng_state())
+def global_state() -> tuple[Any, Any, Any]:
+    """The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
+    return _bytes_of(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
+
+
+def restore_global(of_torch: bytearray, of_random: Any, of_numpy: Any) -> None:
+    """Make these as they were."""
+    torch.set_rng_state(torch.frombuffer(of_torch, dtype=torch.uint8))
+    random.setstate(of_random)
+    if of_numpy is not None:
+        np.random.set_state(of_numpy)
 
 
 def _bytes_of(state: torch.Tensor) -> bytearray:
