@@ -25,6 +25,7 @@ loader | install | packing
 adoption
 iterator | inline
 engine.epoch
+engine.inline
 engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings

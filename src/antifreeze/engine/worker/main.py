@@ -23,8 +23,7 @@ from antifreeze.errors import InternalError
 
 def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo, heritage: Heritage) -> None:
     """A worker's whole life after its birth as a process."""
-    bench = StreamBench if recipe.is_stream else TicketBench if recipe.by_ticket else Workbench
-    workbench = bench(recipe, worker, board, heritage)
+    workbench = bench_for(recipe)(recipe, worker, board, heritage)
     ordered = orders(channel, workbench)
     try:
         for order, descriptors in ordered:
@@ -49,6 +48,13 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
                 pass  # until the trainer says to leave: nobody is to find a process gone while his own code runs
     finally:
         workbench.stopwatch.write()
+
+
+def bench_for(recipe: Recipe) -> type[Workbench]:
+    """The kind of bench that makes batches by this recipe."""
+    if recipe.is_stream:
+        return StreamBench
+    return TicketBench if recipe.by_ticket else Workbench
 
 
 def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begin, list[int]]]:

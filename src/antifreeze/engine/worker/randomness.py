@@ -33,8 +33,10 @@ if HAS_NUMPY:
 
     _HELD += (np.random.Generator, np.random.RandomState)
 
-Path = tuple[tuple[str, Any], ...]
-"""How to get from the recipe to an object: ("attribute", name) or ("item", key), one after the other."""
+Step = tuple[str, Any]
+"""From an object to one that it holds: ("attribute", name), ("item", key) or ("cell", number)."""
+Path = tuple[Step, ...]
+"""How to get from the recipe to an object."""
 
 
 class Randomness:
@@ -59,10 +61,16 @@ class Randomness:
         del kept
         return not {id(generator) for generator in self._held.values()} <= before
 
+    def find(self) -> dict[Path, Any]:
+        """The same, each by the way to it; those that were made since are found where that is quick."""
+        if self._is_quick:
+            self._search()
+        return self._held
+
     def held_state(self) -> bytes:
         """The state of those alone; empty if there are none, or one does not show it."""
         try:
-            return pickle.dumps([_shown(generator) for generator in self.held], 5) if self._held else b""
+            return pickle.dumps([shown(generator) for generator in self.held], 5) if self._held else b""
         except Exception:  # of a generator of the user's own kind
             return b""
 
@@ -84,13 +92,13 @@ class Randomness:
     def _search(self) -> None:
         self._held = {}
         seen: set[int] = set()
-        for path, thing in _walk(self._recipe, seen):
+        for path, thing in walk(self._recipe, seen):
             if isinstance(thing, _HELD) and thing is not random._inst:
                 self._held[path] = thing
         self._is_quick = len(seen) <= FEW_OBJECTS
 
 
-def _shown(generator: Any) -> Any:
+def shown(generator: Any) -> Any:
     """What a generator's draws depend on, as plain data: the pickle of one of torch's is never the same twice."""
     if isinstance(generator, torch.Generator):
         return _bytes_of(generator.get_state())
@@ -118,7 +126,7 @@ def _bytes_of(state: torch.Tensor) -> bytearray:
     return raw
 
 
-def _walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
+def walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
     """The objects that a recipe holds, breadth first, each with the shortest way to it."""
     roots = ("dataset", "collate_fn")
     waiting: deque[tuple[Path, Any]] = deque(((("attribute", name),), getattr(recipe, name)) for name in roots)
@@ -136,7 +144,7 @@ def _walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
 _LEAVES = (str, bytes, int, float, complex, type(None), torch.Tensor, type, types.ModuleType)
 
 
-def _parts(thing: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
+def _parts(thing: Any) -> Iterator[tuple[Step, Any]]:
     if isinstance(thing, _HELD):
         return
     if isinstance(thing, dict):
@@ -163,23 +171,31 @@ def _put(recipe: Recipe, path: Path, generator: Any) -> None:
     """Give the generator at the end of this path the state of another, or put that one in its place."""
     holder: Any = recipe
     for step in path[:-1]:
-        holder = _follow(holder, step)
+        holder = follow(holder, step)
     kind, key = path[-1]
     try:
-        existing = _follow(holder, (kind, key))
+        existing = follow(holder, (kind, key))
     except (AttributeError, LookupError, ValueError):
         existing = None
     if type(existing) is type(generator):
         _copy_state(generator, existing)
-    elif kind == "attribute":
-        setattr(holder, key, generator)
-    elif kind == "item":
-        holder[key] = generator
     else:
-        holder.__closure__[key].cell_contents = generator
+        replace(holder, (kind, key), generator)
 
 
-def _follow(thing: Any, step: tuple[str, Any]) -> Any:
+def replace(holder: Any, step: Step, thing: Any) -> None:
+    """Put something where this step leads to."""
+    kind, key = step
+    if kind == "attribute":
+        setattr(holder, key, thing)
+    elif kind == "item":
+        holder[key] = thing
+    else:
+        holder.__closure__[key].cell_contents = thing
+
+
+def follow(thing: Any, step: Step) -> Any:
+    """Where this step leads to."""
     kind, key = step
     if kind == "attribute":
         return getattr(thing, key)

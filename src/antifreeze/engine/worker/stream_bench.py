@@ -32,14 +32,14 @@ class StreamBench(Workbench):
         self._dataset = recipe.dataset
         self._stream = self._batcher = StreamFetcher(
             recipe,
-            self._writer.room,
+            self._room,
             self._pulse,
             self.stopwatch,
             worker=self._worker,
-            notices=self._notices,
+            notices=self.notices,
             mishaps=self._mishaps,
         )
-        self._place = StreamPlace(self._stream, self._randomness)
+        self._place = StreamPlace(self._stream, self.randomness)
         self._try_to_begin(self._stream.begin)
 
     def _plan_snapshots(self) -> None:

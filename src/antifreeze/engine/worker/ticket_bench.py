@@ -28,7 +28,8 @@ class TicketBench(Workbench):
     def _begin(self, work: Work, given: Desk | None) -> None:
         if time.monotonic() >= self._snapshot_due:
             self._snapshot_due = time.monotonic() + SNAPSHOT_S
-            self._renewal.raise_if_due()
+            if self._renewal is not None:
+                self._renewal.raise_if_due()
         self._work, self._given = work, given
         self._rewind()
         self.stopwatch.begin(work.ticket)
@@ -37,7 +38,7 @@ class TicketBench(Workbench):
         batch = super()._fetch(work)
         if self._first_tickets:
             self._first_tickets -= 1
-            if self._randomness.look_again():  # a generator was made on the way, and has not followed from the seed
+            if self.randomness.look_again():  # a generator was made on the way, and has not followed from the seed
                 self._mishaps.clear()
                 self._rewind()
                 batch = super()._fetch(work)
@@ -45,6 +46,6 @@ class TicketBench(Workbench):
 
     def _rewind(self) -> bool:
         assert self._work.seed is not None
-        seed_ticket(self._work.seed, self._randomness.held)
+        seed_ticket(self._work.seed, self.randomness.held)
         self._turn_to(self._work, self._given)
         return True
