@@ -21,16 +21,18 @@ __main__ | bootstrap
 cli
 probes
 antifreeze
+stateful
 loader | install | packing
 adoption
-iterator
+resuming
+iterator | drawing
 engine.epoch
 engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning | engine.consultation
+engine.witness | engine.wording | engine.pinning | engine.consultation | engine.marks
 engine.pool
 engine.backends
 engine.worker

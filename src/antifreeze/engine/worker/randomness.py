@@ -12,7 +12,7 @@ import pickle
 import random
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -72,6 +72,15 @@ class Randomness:
         random.setstate(random_state)
         if HAS_NUMPY:
             np.random.set_state(numpy_state)
+        self.put_back(held)
+
+    def found(self) -> dict[Path, Any]:
+        """The generators that the dataset and the collate function hold now, each with the way to it."""
+        self._search()
+        return dict(self._held)
+
+    def put_back(self, held: Mapping[Path, Any]) -> None:
+        """Make those as these are; one that is not there yet is put in its place."""
         for path, generator in held.items():
             with contextlib.suppress(Exception):  # its holder is made at first use, and is not there yet
                 _put(self._recipe, path, generator)
