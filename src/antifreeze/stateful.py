@@ -192,7 +192,7 @@ class StatefulDataLoader(DataLoader[T_co]):
         record.iterator = None
         iterator: Any = super().__iter__()
         record.iterator, record.loaded, record.state = iterator, None, None
-        return iterator
+        return iterator  # type: ignore[no-any-return]
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         loaded = self._antifreeze_record.loaded

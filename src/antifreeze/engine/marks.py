@@ -56,7 +56,7 @@ class Marks:
 
     workers: int
     every: int | None
-    """Workers say where they are about so often, counted in batches; 0: before the first alone; None: it does not matter."""
+    """Workers say where they are about so often, counted in batches; 0: before the first alone; None: nobody cares."""
     is_telling: bool
     """Whether they have something to say before their first ticket: what a dataset or a stream says of itself."""
     stands: list[Stand] = field(init=False)
@@ -91,8 +91,8 @@ class Marks:
 
     def is_due(self, ticket: Ticket) -> bool:
         """Whether the worker is to say where it is after this ticket: the last one of each worker before a multiple."""
-        every = self.every
-        return bool(every) and ticket.batch % every + self.workers >= every
+        every = self.every or 0
+        return every > 0 and ticket.batch % every + self.workers >= every
 
     def asks_first(self, *, is_first_pass: bool) -> bool:
         """Whether workers are to say where they are before a pass; in their first one, most are as they were born."""
