@@ -12,7 +12,7 @@ import importlib.util
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workloads import PREFETCH_FACTOR, Alternating, Starts, Workload
@@ -32,6 +32,8 @@ class Task:
     """The indices of an epoch; None: all of the dataset."""
     keep_workers: bool = False
     pin_memory: bool = False
+    our_options: Mapping[str, Any] = field(default_factory=dict)
+    """For antifreeze's loader alone."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def open_torch(task: Task) -> Iterable[Any]:
 def open_ours(task: Task) -> Iterable[Any]:
     from antifreeze import DataLoader
 
-    return DataLoader(task.dataset, persistent_workers=task.keep_workers, **task.arguments)
+    return DataLoader(task.dataset, persistent_workers=task.keep_workers, **task.arguments, **task.our_options)
 
 
 def open_inline(task: Task) -> Iterable[Any]:

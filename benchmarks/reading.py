@@ -35,6 +35,8 @@ from engines import ENGINES, INLINE, OURS, Engine, Task
 from memory import Memory, beside, everywhere
 from workloads import PREFETCH_FACTOR, Alternating, Crossing, Footprint, Growth, Starts, Steady, workload_named
 
+# So many windows ahead of what has been taken a batch may be, when they come in any order.
+LATEST = 100
 WARM_UP_WINDOWS = 4
 # An epoch of a *start*, in windows: long enough for all workers to be at work.
 EPOCH_WINDOWS = 3
@@ -77,7 +79,8 @@ def read(setting: Setting) -> Reading:
     importlib.import_module(engine.module)
     name = workload.our_dataset if workload.our_dataset and engine.name == OURS else workload.dataset
     dataset = getattr(datasets, name)()
-    task = Task(dataset, workload.batch_size, setting.workers, workload.start_method)
+    own = workload.our_options if engine.name == OURS else {}
+    task = Task(dataset, workload.batch_size, setting.workers, workload.start_method, our_options=own)
     torch.manual_seed(SEED)
     match workload.kind:
         case Steady(seconds):
@@ -94,7 +97,33 @@ def read(setting: Setting) -> Reading:
             return read_crossing(engine, dataset)
 
 
+def read_unordered_rate(engine: Engine, task: Task, seconds: float) -> Reading:
+    """As `read_rate`, of batches in any order: each is one of those that were due, and none comes twice."""
+    consumer, window, seen = Consumer(), window_of(task), []
+
+    def take(count: int) -> None:
+        for _ in range(count):
+            consumer.take(batches, 1)
+            seen.append(checksum(consumer.copies, 0))
+
+    with epoch_of(engine.open(task)) as batches:
+        take(WARM_UP_WINDOWS * window)
+        count, start = 0, time.perf_counter()
+        while (passed := time.perf_counter() - start) < seconds:
+            take(task.workers)
+            count += task.workers
+    due = [consumer.remake(task, number) for number in range(len(seen) + LATEST * window)]
+    if len(set(seen)) < len(seen) or not set(seen) <= {checksum(batch, 0) for batch in due}:
+        raise WrongBatch("a batch came twice, or is not what the dataset and the collate function make of any indices")
+    first = 0
+    for batch in due[:window]:
+        first = checksum(batch, first)
+    return Reading({"rate": count / passed}, first, {"batches": count})
+
+
 def read_rate(engine: Engine, task: Task, seconds: float) -> Reading:
+    if not task.our_options.get("in_order", True):
+        return read_unordered_rate(engine, task, seconds)
     consumer, window = Consumer(), window_of(task)
     # Batches come in turns, one of every worker, and a part of a turn would make a worker look idle or busy.
     turn = 1 if engine.name == INLINE else task.workers
@@ -285,10 +314,13 @@ class Consumer:
 
     def require_right(self, task: Task, *, number: int) -> None:
         """The batch that was taken last must be this one of its epoch."""
-        indices = range(number * task.batch_size, (number + 1) * task.batch_size)
-        expected = task.dataset.make_again(indices, self.copies)
-        if checksum(expected, 0) != checksum(self.copies, 0):
+        if checksum(self.remake(task, number), 0) != checksum(self.copies, 0):
             raise WrongBatch(f"batch {number} is not what the dataset and the collate function make of its indices")
+
+    def remake(self, task: Task, number: int) -> Any:
+        """What this batch of an epoch must be."""
+        indices = range(number * task.batch_size, (number + 1) * task.batch_size)
+        return task.dataset.make_again(indices, self.copies)
 
 
 def tensors_of(batch: Any) -> Iterator[Any]:

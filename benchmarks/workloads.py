@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 PREFETCH_FACTOR = 2
 # With fewer, even the smallest and the largest do not hold the true median with 95 % (6 would just do).
@@ -137,6 +138,8 @@ class Workload:
     """By figure; a figure without one is only reported."""
     our_dataset: str | None = None
     """antifreeze reads this one, which has the same samples; None: the same dataset as all others."""
+    our_options: Mapping[str, Any] = field(default_factory=dict)
+    """What antifreeze's loader is given beside what all are given."""
     start_method: str | None = "fork"
     """fork is torch's own default before Python 3.14."""
     workers: int | None = None
@@ -164,6 +167,7 @@ BY_INDEX = {
     "spdl": "its loader with worker processes reads a dataset by index",
     "grain": "its loader with worker processes reads a dataset by index",
 }
+AS_ABOVE = dict.fromkeys(("inline", "torchdata", "spdl", "grain"), "the same as above")
 OTHERS = ("inline", "torchdata", "spdl", "grain")
 GIB = 1 << 30
 
@@ -220,6 +224,43 @@ WORKLOADS = (
     ),
     Workload("text", "tokenised text, 8 to 512 tokens, padded, 64 a batch", "Sentences", 64, Steady()),
     Workload("skewed", "1 sample in 10 computes ten times as long, 16 a batch", "Skewed", 16, Steady()),
+    Workload(
+        "skewed_by_ticket",
+        'the same, antifreeze with `seeding="ticket"`',
+        "Skewed",
+        16,
+        Steady(),
+        our_options={"seeding": "ticket"},
+        left_out=AS_ABOVE,
+    ),
+    Workload(
+        "skewed_single",
+        '1 sample in 10 computes ten times as long, one a batch, antifreeze with `seeding="ticket"`',
+        "Skewed",
+        1,
+        Steady(),
+        {"rate": AtLeast(1.5)},
+        our_options={"seeding": "ticket"},
+    ),
+    Workload(
+        "skewed_single_unordered",
+        "the same, antifreeze with `in_order=False` as well",
+        "Skewed",
+        1,
+        Steady(),
+        {"rate": AtLeast(2.0)},
+        our_options={"seeding": "ticket", "in_order": False},
+        left_out=AS_ABOVE,
+    ),
+    Workload(
+        "ints_by_ticket",
+        'single ints, 64 a batch, antifreeze with `seeding="ticket"`',
+        "Integers",
+        64,
+        Steady(),
+        our_options={"seeding": "ticket"},
+        left_out=AS_ABOVE,
+    ),
     Workload("waiting", "1 ms of waiting a sample, as for a disk, 16 a batch", "Waiting", 16, Steady()),
     Workload(
         "train_and_validate",

@@ -25,16 +25,19 @@ stateful
 loader | install | packing
 adoption
 resuming
-iterator | drawing
+iterator | inline | drawing
 engine.epoch
+engine.inline
 engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
 engine.succession
+engine.sharing
 engine.chronicle | engine.orders | engine.times
 engine.witness | engine.wording | engine.pinning | engine.consultation | engine.marks
 engine.pool
 engine.backends
+engine.seclusion
 engine.worker
 engine.staleness
 engine.wire | engine.flow | engine.crossing | engine.supervise

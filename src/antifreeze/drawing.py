@@ -6,16 +6,17 @@ nothing is fetched. A sampler that can say where it is (`state_dict`) is asked i
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, fingerprint, naming_the_fault
+from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.worker.generators import (
     Plain,
     is_generator,
@@ -48,7 +49,7 @@ def traits_of(loader: Any) -> dict[str, Any]:
         "batch_sampler": type(loader.batch_sampler).__qualname__,
         "num_replicas": _number(sampler, "num_replicas"),
         "rank": _number(sampler, "rank"),
-        "seeding": getattr(options_of(loader), "seeding", "torch"),
+        "seeding": options_of(loader).seeding,
         "num_workers": loader.num_workers,
     }
 
@@ -116,14 +117,26 @@ def _held(loader: Any) -> list[Any]:
     return found
 
 
-@contextmanager
-def trainers_generators_kept() -> Iterator[None]:
-    """Whatever is drawn in here from the generators that the whole program shares has not been drawn."""
-    before = plain_globals(with_others=True)
-    try:
-        yield
-    finally:
-        set_plain_globals(before)
+class Aside:
+    """Puts the generators that the whole program shares aside: whatever is drawn in here has not been drawn."""
+
+    def __enter__(self) -> Aside:
+        self._kept = plain_globals(with_others=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_plain_globals(self._kept)
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """As they were, for code of the user's that may set them."""
+        ours = plain_globals(with_others=True)
+        set_plain_globals(self._kept)
+        try:
+            yield
+        finally:
+            self._kept = plain_globals(with_others=True)
+            set_plain_globals(ours)
 
 
 # --- epochs of samplers that are told them
@@ -178,9 +191,17 @@ class Batches:
 class Drawing:
     """The indices of one pass, one after the other, and what the sampler says of itself in between."""
 
-    def __init__(self, index_sampler: Any, begun: Iterator[Any], *, every: int, ahead: int) -> None:
-        """`begun`: what `iter(index_sampler)` gave; `ahead`: so many may be drawn that the user does not have yet."""
+    def __init__(
+        self, index_sampler: Any, begun: Iterator[Any], *, every: int = 0, ahead: int = 0, is_secluded: bool = False
+    ) -> None:
+        """`begun`: what `iter(index_sampler)` gave; `ahead`: so many may be drawn that the user does not have yet.
+
+        `is_secluded`: it must not matter how many, nor what else is drawn from the generators of the program.
+        """
         self.drawn = 0
+        self.last: Any = None
+        """The last index that was drawn."""
+        self._is_secluded = is_secluded and not draws_at_once(index_sampler)
         self._index_sampler = index_sampler
         self._every = every
         self._ahead = ahead
@@ -196,17 +217,20 @@ class Drawing:
         if self._is_torchs:
             size, drop_last = self._index_sampler.batch_size, self._index_sampler.drop_last
             self._indices = Batches(indices, size, drop_last=drop_last)
+        self._next: Callable[[], Any] = self._indices.__next__
+        if self._is_secluded:
+            self._next = Secluded(self._next)
         self._has_state = has_state(self._sampler) or has_state(self._asked)
         if self._has_state:
             self._note()
 
     def __call__(self) -> Any:
         """The next one; StopIteration at the end."""
-        index = next(self._indices)
+        self.last = self._next()
         self.drawn += 1
         if self._has_state and self._every and self.drawn % self._every == 0:
             self._note()
-        return index
+        return self.last
 
     def _note(self) -> None:
         of_sampler = copy.deepcopy(self._sampler.state_dict()) if has_state(self._sampler) else None
@@ -231,7 +255,6 @@ class Drawing:
         kept: dict[int, Any] = {}
         if self._has_state and (progress.of_sampler is not None or progress.of_sampler_iterator is not None):
             self._load(progress)
-        index: Any = None
         while self.drawn < progress.planned:
             try:
                 index = self()
@@ -266,8 +289,8 @@ class Drawing:
         if self._has_state and (progress.of_sampler is not None or progress.of_sampler_iterator is not None):
             self._load(progress)
             for _ in range(progress.planned - progress.noted + 1):
-                if next(self._indices, self) is self:
-                    break
+                with contextlib.suppress(StopIteration):
+                    self._next()
 
 
 def _another_order(why: str) -> CheckpointError:

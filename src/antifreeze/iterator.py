@@ -10,6 +10,7 @@ import functools
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from multiprocessing import context as contexts
 from typing import Any
 
@@ -26,6 +27,7 @@ from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.pinning import Device, Pinner
 from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.recipe import Recipe
@@ -104,6 +106,7 @@ class Iterator(_Stock):
         arena = Arena(window=window, budget_bytes=_budget_bytes())
         options, account = options_of(loader), account_of(loader)
         recipe, start_method = self._recipe(loader, options), _start_method(loader)
+        self._by_ticket = recipe.by_ticket
         self._traits = describe(self._dataset) if loader.persistent_workers else {}
         with interruptions.held():
             grow = functools.partial(start_stem, recipe, start_method, account.ledger)
@@ -126,6 +129,7 @@ class Iterator(_Stock):
                     timeout_s=loader.timeout,
                     in_order=loader.in_order,
                     is_stream=recipe.is_stream,
+                    by_ticket=recipe.by_ticket,
                     pinner=self._make_pinner(),
                     marks=self._make_marks(loader),
                 )
@@ -158,6 +162,7 @@ class Iterator(_Stock):
             is_stream=self._dataset_kind == dataloader._DatasetKind.Iterable,
             drop_last=loader.drop_last,
             fixes=options.fix,
+            by_ticket=options.seeding == "ticket",
             shared_seed=self._shared_seed,
         )
 
@@ -173,6 +178,8 @@ class Iterator(_Stock):
         self._run_stock(loader, reason)
 
     def _run_stock(self, loader: Any, reason: str) -> None:
+        if mode() is not Mode.OFF and options_of(loader).seeding == "ticket":
+            say_once('seeding="ticket" is not in force: torch\'s own iterator gives other random numbers')
         usage.record(engine="torch", stem=None, reason=reason)
         self._is_stock = True
         super().__init__(loader)
@@ -224,9 +231,15 @@ class Iterator(_Stock):
         assert self._epoch is not None
         _Base._reset(self, loader, is_first)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
-        next_index = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
+        next_index: Callable[[], Any] = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
+        seed = None
+        if self._by_ticket:
+            if not is_first:  # else it has just been drawn
+                self._base_seed = draw_seed(loader)
+            seed = int(self._base_seed)
+            next_index = next_index if draws_at_once(self._index_sampler) else Secluded(next_index)
         with interruptions.held():
-            self._epoch.begin(next_index, is_first=is_first, shared_seed=self._shared_seed)
+            self._epoch.begin(next_index, is_first=is_first, shared_seed=self._shared_seed, seed=seed)
 
     def _is_stale(self, loader: Any) -> bool:
         """Whether the dataset was changed since its workers were started, and the user wants that put right."""
@@ -296,6 +309,11 @@ def _budget_bytes() -> int:
     given = os.environ.get("LOCAL_WORLD_SIZE", "")
     ranks = max(1, int(given)) if given.isdigit() else 1
     return machine.available_memory() // BUDGET_SHARE // ranks
+
+
+def draw_seed(loader: Any) -> int:
+    """What torch draws when it makes an iterator: the seed of a pass."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
 
 
 class _Draws:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch.utils.data
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset, IterableDataset, Sampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from antifreeze import adoption
 from antifreeze.errors import ConfigError
+from antifreeze.inline import TicketIterator
 from antifreeze.iterator import Iterator
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.statistics import Statistics
-from antifreeze.settings import Mode, OnError, mode, options_of
+from antifreeze.settings import Mode, OnError, Seeding, mode, options_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -53,6 +54,11 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     iterable dataset that does not ask `get_worker_info()`, and is given its share. "stale": kept workers do not see what
     was changed in the dataset, and are started anew. Default: none; where one would help, that is said once.
 
+    `seeding`: what the random numbers of a batch follow from. "torch" (the default): from those before it in the same
+    worker, bit for bit as torch's. "ticket": from the seed of the epoch and the number of the batch alone. Then batches are
+    the same with any number of workers, 0 included, and a worker that has time takes what waits behind another's slow
+    batch. For datasets with indices.
+
     `ledger_file`: where all that deviates from a calm run is written, as JSON lines. Default: nowhere.
     """
 
@@ -64,6 +70,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     hedge: bool | None
     replay: bool | None
     fix: Iterable[str] | None
+    seeding: Seeding | None
     ledger_file: str | os.PathLike[str] | None
     _antifreeze_has_options = True
 
@@ -95,6 +102,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         hedge: bool | None = None,
         replay: bool | None = None,
         fix: Iterable[str] | None = None,
+        seeding: Seeding | None = None,
         ledger_file: str | os.PathLike[str] | None = None,
         **future: Any,
     ) -> None:
@@ -112,6 +120,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.hedge = hedge
         self.replay = replay
         self.fix = fix
+        self.seeding = seeding
         self.ledger_file = ledger_file
         super().__init__(
             dataset,
@@ -134,7 +143,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             **future,
         )
         if mode() is not Mode.OFF:
-            options_of(self)  # one that cannot work is said now
+            options = options_of(self)  # one that cannot work is said now
+            if options.seeding == "ticket":
+                _check_has_indices(dataset)
             adoption.remember(self)
 
     @property
@@ -147,7 +158,22 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         return account_of(self).statistics()
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        if self.num_workers == 0 or mode() is Mode.OFF:
+        if mode() is Mode.OFF:
             return super()._get_iterator()
+        if self.num_workers == 0:
+            by_ticket = options_of(self).seeding == "ticket"
+            return TicketIterator(self) if by_ticket else super()._get_iterator()
         self.check_worker_number_rationality()
         return Iterator(self)
+
+
+def _check_has_indices(dataset: Any) -> None:
+    """Refuse seeds of tickets where a ticket does not say which samples are meant."""
+    if isinstance(dataset, IterableDataset):
+        raise ConfigError(
+            'seeding="ticket" cannot work with an iterable dataset',
+            where="seeding",
+            why=f"every worker reads a stream of its own from a {type(dataset).__qualname__}: which items make a batch "
+            "depends on the number of workers",
+            try_='seeding="torch", or a dataset with __getitem__ and __len__',
+        )

@@ -18,12 +18,14 @@ from antifreeze.engine.backends import interruptions
 from antifreeze.engine.marks import Marks, Stand, Unfinished
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, Standpoint, fingerprint, naming_the_fault
+from antifreeze.engine.sharing import FURTHEST
 from antifreeze.engine.worker.generators import held_of, plain_held, plain_of_worker, state_of_worker
 from antifreeze.engine.worker.place import Place, has_state, load_place, state_of
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CheckpointError
-from antifreeze.iterator import Iterator
+from antifreeze.inline import TicketIterator
+from antifreeze.iterator import Iterator, draw_seed
 from antifreeze.observe.say import say_once
 from antifreeze.settings import Options
 
@@ -66,10 +68,14 @@ class StatefulIterator(Iterator):
         self._is_finished = False
         self._is_persistent = loader.persistent_workers
         self._loader_traits = drawing.traits_of(loader)
-        with drawing.trainers_generators_kept() if loaded is not None else contextlib.nullcontext():
+        if loaded is None:
             super().__init__(loader)
-            if loaded is not None:
-                self._read_again(loaded.progress)
+            return
+        with drawing.Aside():
+            if loaded.progress.is_finished:  # the seed of the next pass is drawn from them
+                drawing.put_back(loader, loaded.progress.generators, with_globals=False)
+            super().__init__(loader)
+            self._read_again(loaded.progress)
         self._loaded = None
 
     @property
@@ -85,7 +91,8 @@ class StatefulIterator(Iterator):
     def _origin(self) -> Progress | None:
         """Where workers are to begin; None: they are new to it."""
         progress = self._loaded and self._loaded.progress
-        return None if progress is None or (progress.is_finished and not self._is_persistent) else progress
+        is_new = progress is None or (progress.is_finished and (self._needs_no_workers or not self._is_persistent))
+        return None if is_new else progress
 
     def _make_marks(self, loader: Any) -> Marks:
         every: int | None = loader.snapshot_every_n_steps or 0
@@ -125,8 +132,9 @@ class StatefulIterator(Iterator):
         self._is_finished = False
         progress = self._loaded and self._loaded.progress
         if progress is not None and progress.is_finished:
-            drawing.put_back(loader, progress.generators, with_globals=False)
-            Drawing(self._index_sampler, iter(self._index_sampler), every=0, ahead=0).run_out(progress)
+            if self._origin is not None:  # whose seed was not drawn for this pass
+                drawing.put_back(loader, progress.generators, with_globals=False)
+            Drawing(self._index_sampler, iter(self._index_sampler)).run_out(progress)
         elif progress is not None:
             drawing.set_epoch(loader, progress.epoch)
             drawing.put_back(loader, progress.generators, with_globals=True)
@@ -135,11 +143,16 @@ class StatefulIterator(Iterator):
 
     def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
         assert self._epoch is not None
+        if self._by_ticket and not is_first:  # else it has just been drawn
+            self._base_seed = draw_seed(loader)
+        seed = int(self._base_seed) if self._by_ticket else None
         self._prepare(loader)
         _Base._reset(self, loader, is_first)
-        ahead = loader.prefetch_factor * loader.num_workers
+        ahead = loader.prefetch_factor * loader.num_workers * (1 + FURTHEST if self._by_ticket else 1)
         every = (loader.snapshot_every_n_steps or 0) if loader.in_order else 1
-        self._drawing = Drawing(self._index_sampler, self._sampler_iter, every=every, ahead=ahead)
+        self._drawing = Drawing(
+            self._index_sampler, self._sampler_iter, every=every, ahead=ahead, is_secluded=self._by_ticket
+        )
         unfinished = None
         if self._loaded is not None:
             unfinished = self._unfinished(loader, *self._loaded)
@@ -147,7 +160,9 @@ class StatefulIterator(Iterator):
         self._pass_shared_seed = self._first_shared_seed if is_first else self._shared_seed
         next_index = functools.partial(interruptions.let_through, self._drawing)
         with interruptions.held():
-            self._epoch.begin(next_index, is_first=is_first, shared_seed=self._shared_seed, unfinished=unfinished)
+            self._epoch.begin(
+                next_index, is_first=is_first, shared_seed=self._shared_seed, seed=seed, unfinished=unfinished
+            )
 
     def _unfinished(self, loader: Any, progress: Progress, places: Sequence[bytes | None]) -> Unfinished | None:
         stands = [
@@ -309,48 +324,62 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
 
     def __init__(self, loader: Any, loaded: Loaded | None) -> None:
         self._is_finished = self._is_stopped = False
-        self._last_index: Any = None
         self._loader_traits = drawing.traits_of(loader)
         self._held = Randomness(SimpleNamespace(dataset=loader.dataset, collate_fn=loader.collate_fn))  # type: ignore[arg-type]
         if loaded is None:
-            self._start(loader)
+            self._begin(loader, None)
             return
-        with drawing.trainers_generators_kept():
-            self._take_up(loader, loaded.progress)
+        with drawing.Aside() as aside:
+            self._take_up(loader, loaded.progress, aside)
 
-    def _start(self, loader: Any) -> None:
-        self._generators_then = drawing.capture(loader)
-        self._epoch_then = drawing.epoch_of(loader)
+    def _begin(self, loader: Any, progress: Progress | None) -> None:
+        of_the_program = drawing.capture(loader)["globals"]
         super().__init__(loader)
+        if progress is not None:
+            self._base_seed = progress.base_seed
+            drawing.put_back(loader, progress.generators, with_globals=not self._is_stream)
+        self._generators_then = drawing.capture(loader)
+        if self._is_stream:  # which has been begun by now, and may have drawn
+            self._generators_then["globals"] = of_the_program
+        self._epoch_then = drawing.epoch_of(loader)
+        self._sampler_iter = iter(self._index_sampler)
         every = loader.snapshot_every_n_steps or 0
-        self._drawing = Drawing(self._index_sampler, self._sampler_iter, every=every, ahead=0)
+        self._drawing = Drawing(self._index_sampler, self._sampler_iter, every=every, is_secluded=self._by_ticket)
 
-    def _take_up(self, loader: Any, progress: Progress) -> None:
+    @property
+    def _is_stream(self) -> bool:
+        return bool(self._loader_traits["dataset"] == "iterable")
+
+    @property
+    def _by_ticket(self) -> bool:
+        return bool(self._loader_traits["seeding"] == "ticket")
+
+    def _take_up(self, loader: Any, progress: Progress, aside: drawing.Aside) -> None:
         place = progress.standpoints[0] if progress.standpoints else Standpoint()
         if progress.is_finished:
             drawing.put_back(loader, progress.generators, with_globals=False)
-            sampler = loader._index_sampler
-            Drawing(sampler, iter(sampler), every=0, ahead=0).run_out(progress)
+            Drawing(loader._index_sampler, iter(loader._index_sampler)).run_out(progress)
         else:
             drawing.set_epoch(loader, progress.epoch)
             drawing.put_back(loader, progress.generators, with_globals=True)
         if place.of_dataset is not None and has_state(loader.dataset):
-            loader.dataset.load_state_dict(place.of_dataset)
-        self._start(loader)
+            with aside.lent():
+                loader.dataset.load_state_dict(copy.deepcopy(place.of_dataset))
+        self._begin(loader, None if progress.is_finished else progress)
         if not progress.is_finished:
-            self._go_on(progress, place)
+            self._go_on(progress, place, aside)
         if place.generators is not None:
             self._held.put_back(held_of(place.generators["held"]))
 
-    def _go_on(self, progress: Progress, place: Standpoint) -> None:
-        indices = self._drawing.take_up(progress, keeps=range(progress.planned))
-        self._last_index = indices.get(progress.planned - 1)
+    def _go_on(self, progress: Progress, place: Standpoint, aside: drawing.Aside) -> None:
+        indices = self._drawing.take_up(progress, keeps=range(progress.planned if self._is_stream else 0))
         self._num_yielded = progress.yielded
-        if self._loader_traits["dataset"] != "iterable":
+        if not self._is_stream:
             return
         fetcher: Any = self._dataset_fetcher
         if place.of_iterator is not None and has_state(fetcher.dataset_iter):
-            fetcher.dataset_iter.load_state_dict(place.of_iterator)
+            with aside.lent():
+                fetcher.dataset_iter.load_state_dict(copy.deepcopy(place.of_iterator))
         elif not has_state(self._dataset):
             for index in indices.values():
                 with contextlib.suppress(StopIteration):  # it had come to its end by then
@@ -358,8 +387,7 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
         fetcher.ended = place.has_ended
 
     def _next_index(self) -> Any:
-        self._last_index = self._drawing()
-        return self._last_index
+        return self._drawing()
 
     def _next_data(self) -> Any:
         if self._is_stopped:
@@ -372,18 +400,8 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
 
     def progress(self, loader: Any) -> Progress:
         """How far this pass has got."""
-        is_stream = self._loader_traits["dataset"] == "iterable"
-        fetcher: Any = self._dataset_fetcher
-        source = fetcher.dataset_iter if is_stream else None
         if not self._is_finished:
             self._drawing.note_now()
-        own = Standpoint(
-            has_ended=is_stream and fetcher.ended,
-            position="here",
-            generators={"held": plain_held(self._held.found())},
-            of_dataset=None if source is self._dataset else copy.deepcopy(state_of(self._dataset)),
-            of_iterator=copy.deepcopy(state_of(source)) if is_stream else None,
-        )
         planned = self._drawing.drawn
         noted, of_sampler, of_iterator = self._drawing.noted(planned)
         return Progress(
@@ -394,14 +412,34 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
             shared_seed=self._shared_seed,
             planned=planned,
             yielded=self._num_yielded,
-            fingerprint=None if is_stream or not planned else fingerprint(self._last_index),
+            fingerprint=None if self._is_stream or not planned else fingerprint(self._drawing.last),
             epoch=self._epoch_then,
             noted=noted,
             of_sampler=of_sampler,
             of_sampler_iterator=of_iterator,
-            standpoints=(own,),
+            standpoints=() if self._by_ticket else (self._standpoint(),),
+        )
+
+    def _standpoint(self) -> Standpoint:
+        fetcher: Any = self._dataset_fetcher
+        source = fetcher.dataset_iter if self._is_stream else None
+        return Standpoint(
+            has_ended=self._is_stream and fetcher.ended,
+            position="here",
+            generators={"held": plain_held(self._held.find())},
+            of_dataset=None if source is self._dataset else copy.deepcopy(state_of(self._dataset)),
+            of_iterator=copy.deepcopy(state_of(source)) if self._is_stream else None,
         )
 
     def stop(self) -> None:
         """End it: another pass is to be taken up."""
         self._is_stopped = True
+
+
+class StatefulTicketIterator(InlineIterator, TicketIterator):
+    """The same, with the random numbers that workers would draw."""
+
+    def _begin(self, loader: Any, progress: Progress | None) -> None:
+        super()._begin(loader, progress)
+        self._next_ticket = self._drawing
+        self._batch = 0 if progress is None else progress.planned

@@ -21,8 +21,8 @@ from antifreeze.engine.plan.progress import check_same, from_state, to_state
 from antifreeze.engine.worker.birth import new_generator
 from antifreeze.errors import CheckpointError, ConfigError
 from antifreeze.loader import DataLoader
-from antifreeze.resuming import InlineIterator, Loaded, StatefulIterator, open_state
-from antifreeze.settings import OnError
+from antifreeze.resuming import InlineIterator, Loaded, StatefulIterator, StatefulTicketIterator, open_state
+from antifreeze.settings import OnError, Seeding, options_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -52,8 +52,9 @@ class StatefulDataLoader(DataLoader[T_co]):
     with the batch that would have come next, in this program or in another one. Nothing that was delivered is fetched
     again. The state is plain data, which `torch.load(weights_only=True)` and JSON can hold.
 
-    It belongs to a loader of the same kind: dataset length, batch size, sampler and number of workers are checked. What the
-    training itself draws from the generators of torch, `random` and numpy is not part of it, and not changed by it.
+    It belongs to a loader of the same kind: dataset length, batch size, sampler and number of workers are checked; with
+    seeding="ticket" the number of workers may differ. What the training itself draws from the generators of torch, `random`
+    and numpy is not part of it, and not changed by it.
 
     A dataset, a sampler, or the iterator of one, that has `state_dict` and `load_state_dict` is asked for its own state. An
     iterable dataset without is read again from the start of the epoch. Without a `generator=`, the loader has one of its
@@ -95,6 +96,7 @@ class StatefulDataLoader(DataLoader[T_co]):
         hedge: bool | None = None,
         replay: bool | None = None,
         fix: Iterable[str] | None = None,
+        seeding: Seeding | None = None,
         ledger_file: str | os.PathLike[str] | None = None,
         **future: Any,
     ) -> None:
@@ -135,6 +137,7 @@ class StatefulDataLoader(DataLoader[T_co]):
             hedge=hedge,
             replay=replay,
             fix=fix,
+            seeding=seeding,
             ledger_file=ledger_file,
             **future,
         )
@@ -166,6 +169,11 @@ class StatefulDataLoader(DataLoader[T_co]):
         progress = from_state(state)
         check_same(progress.traits, drawing.traits_of(self))
         loaded = open_state(progress)
+        if progress.open and not self.num_workers:
+            raise CheckpointError(
+                "this state has batches that were left out while later ones came, as in_order=False has it",
+                try_="num_workers=1 or more",
+            )
         try:
             batches = len(self._index_sampler)
         except (TypeError, NotImplementedError):
@@ -197,6 +205,7 @@ class StatefulDataLoader(DataLoader[T_co]):
     def _get_iterator(self) -> _BaseDataLoaderIter:
         loaded = self._antifreeze_record.loaded
         if self.num_workers == 0:
-            return InlineIterator(self, loaded)
+            by_ticket = options_of(self).seeding == "ticket"
+            return (StatefulTicketIterator if by_ticket else InlineIterator)(self, loaded)
         self.check_worker_number_rationality()
         return StatefulIterator(self, loaded)

@@ -101,3 +101,16 @@ def test_tickets_that_are_called_off_are_not_sent() -> None:
     assert [called_off.number for called_off in dispatch.call_off()] == [3, 4]
     dispatch.done()
     assert send_all(dispatch) == []
+
+
+def test_a_ticket_ahead_of_the_window_goes_out_and_is_made_up_for_by_one_that_is_not_planned() -> None:
+    dispatch = dispatch_of(4, window=2)
+    assert send_all(dispatch) == [0, 1]
+    dispatch.widen()
+    assert send_all(dispatch) == [2]
+    dispatch.done()
+    assert dispatch.narrow()
+    assert send_all(dispatch) == []
+    dispatch.done()
+    assert not dispatch.narrow()
+    assert send_all(dispatch) == [3]

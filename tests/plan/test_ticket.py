@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antifreeze.engine.numbers import WorkerNo
-from antifreeze.engine.plan.ticket import Plan, Ticket
+from antifreeze.engine.plan.seeds import ticket_seed
+from antifreeze.engine.plan.ticket import NOBODY, Plan, Ticket
 
 
 def next_of(indices: Iterable[Any]) -> Callable[[], Any]:
@@ -173,3 +174,17 @@ def test_out_of_order_the_share_of_a_worker_that_has_ended_goes_to_the_others() 
         plan.draw()
     plan.end(WorkerNo(0))
     assert workers_of(plan, 2) == [1, 1]
+
+
+def test_tickets_with_seeds_are_nobodys_and_their_seeds_follow_from_the_pass_and_their_place_in_it() -> None:
+    plans = [Plan(workers=workers) for workers in (1, 3)]
+    for plan in plans:
+        plan.begin(next_of([[k] for k in range(5)]), seed=77)
+    first, second = (draw_all(plan) for plan in plans)
+    assert first == second
+    assert {ticket.worker for ticket in first} == {NOBODY}
+    assert [ticket.seed for ticket in first] == [ticket_seed(77, batch) for batch in range(5)]
+    plans[0].begin(next_of([[k] for k in range(5)]), seed=77)
+    again = draw_all(plans[0])
+    assert [ticket.seed for ticket in again] == [ticket.seed for ticket in first]
+    assert [ticket.number for ticket in again] == list(range(5, 10))

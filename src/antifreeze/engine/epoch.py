@@ -34,8 +34,20 @@ from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.sharing import Sharing
 from antifreeze.engine.times import Times
-from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Settled, Spent, Told, Unfit
+from antifreeze.engine.wire.messages import (
+    Emptied,
+    Ended,
+    Failed,
+    Filled,
+    Mishap,
+    Returned,
+    Settled,
+    Spent,
+    Told,
+    Unfit,
+)
 from antifreeze.engine.witness import Witness
 from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import Account
@@ -45,6 +57,8 @@ from antifreeze.settings import Options
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
+# For so long a batch may keep the trainer waiting before it is called slow, and all others are heard and employed.
+PATIENCE_S = 0.002
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
 SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
@@ -67,6 +81,7 @@ class Epoch:
         timeout_s: float = 0.0,
         in_order: bool = True,
         is_stream: bool = False,
+        by_ticket: bool = False,
         pinner: Pinner | None = None,
         marks: Marks | None = None,
     ) -> None:
@@ -75,9 +90,10 @@ class Epoch:
         self._pinner = pinner
         self._awaits_pinning = False
         self._arena = arena
-        self._in_order = in_order
+        self._is_shared_out = is_stream or not (in_order or by_ticket)
+        """Whether the plan must know what each worker has under way, or has come to the end of."""
         self._is_stream = is_stream
-        self._plan = Plan(workers=workers, share_out=None if in_order else window, is_stream=is_stream)
+        self._plan = Plan(workers=workers, share_out=None if in_order or by_ticket else window, is_stream=is_stream)
         self._dispatch = Dispatch(window=window)
         crew = assemble(
             pool,
@@ -92,6 +108,11 @@ class Epoch:
         )
         self._orders = crew.orders
         self._delivery = crew.delivery
+        self._sharing: Sharing | None = None
+        if by_ticket:
+            self._sharing = Sharing(pool, crew.orders, crew.delivery, self._dispatch, arena, window=window)
+        self._slow: TicketNo | None = None
+        """What has kept the trainer waiting for longer than it is patient."""
         self._outcomes = crew.outcomes
         self._succession = crew.succession
         self._supervisor = crew.supervisor
@@ -124,16 +145,20 @@ class Epoch:
         *,
         is_first: bool = True,
         shared_seed: int | None = None,
+        seed: int | None = None,
         unfinished: Unfinished | None = None,
     ) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made.
 
-        `unfinished`: the pass goes on where it was another time; `next_index` gives what comes after that.
+        `seed`: that of this pass, from which those of its tickets follow. `unfinished`: it goes on where it was another
+        time; `next_index` gives what comes after that.
         """
         for arrival in self._delivery.break_off():
             self._throw_away(arrival)
+        if self._sharing is not None:
+            self._sharing.call_off()
         self._losses.begin()
-        self._plan.begin(next_index)
+        self._plan.begin(next_index, seed=seed)
         self._succession.begin_pass(self._plan.next_number)
         if self._is_stream and not is_first:
             self._begin_streams(shared_seed)
@@ -207,11 +232,12 @@ class Epoch:
                         self._fail(self._losses.error)
                     raise StopIteration
                 self._hear_from(ticket)
-            if (not self._in_order or self._is_stream) and self._passes_over():
+            if self._is_shared_out and self._passes_over():
                 continue
             if self._pinner is not None:
                 self._await_pinning(self._pinner)
-            self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
+            if not self._dispatch.narrow():
+                self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
             if self.marks is not None:
                 self.marks.note_delivered(arrival.ticket)
@@ -280,27 +306,31 @@ class Epoch:
         for worker in (*self._pool.workers, *self._pool.hedges.values()):
             self._times.read(worker)
 
-    def _plan_one(self) -> None:
+    def _plan_one(self) -> bool:
+        """Draw the next ticket; False if there is none."""
         try:
             ticket = self._plan.draw()
         except Exception as error:  # of the sampler, unless a signal came while it was asked
             if not interruptions.is_of_a_handler(error):
                 self._meant = id(error)
             raise
-        if ticket is not None:
-            self._expect(ticket)
+        if ticket is None:
+            return False
+        self._expect(ticket)
+        return True
 
     def _expect(self, ticket: Ticket) -> None:
         self._delivery.expect(ticket)
         self._dispatch.add(ticket)
-        if self.marks is not None and not self._in_order:
+        if self.marks is not None and not self._is_stream:
             self.marks.open[ticket.batch] = ticket
 
     def _send_work(self) -> None:
+        give = self._orders.give if self._sharing is None else self._sharing.give
         while (self._supervisor.most_busy is None or self._may_send()) and (
             ticket := self._dispatch.next_to_send()
         ) is not None:
-            self._orders.give(ticket)
+            give(ticket)
         if self._orders.unsent:
             self._note_unsent()
 
@@ -309,7 +339,8 @@ class Epoch:
         ticket = self._dispatch.peek()
         if ticket is None or self._supervisor.most_busy is None:
             return True
-        is_at_work = bool(self._pool.workers[ticket.worker].leases)
+        worker = self._pool.workers[ticket.worker] if self._sharing is None else self._sharing.least_busy()
+        is_at_work = bool(worker.leases)
         return self._orders.busy_workers() + (not is_at_work) <= self._supervisor.most_busy
 
     def _note_unsent(self) -> None:
@@ -326,6 +357,13 @@ class Epoch:
             return
         # One that has not been sent waits for room, which any worker can make; one with a hedge can come from either.
         only_one = self._can_wait_for_one and expected.number in worker.leases and not self._pool.hedges
+        if self._sharing is not None:
+            if only_one and self._slow != expected.number:
+                self._take_in(self._pool.wait(worker, deadline=time.monotonic() + PATIENCE_S))
+                self._slow = expected.number
+                return
+            only_one = False
+            self._employ_idle(self._sharing)
         self._listen_to(worker if only_one else None)
 
     def await_marks(self) -> None:
@@ -345,6 +383,11 @@ class Epoch:
             self._waited_s += slice_s
             if self._timeout_s and self._waited_s >= self._timeout_s:
                 self._time_out()
+
+    def _employ_idle(self, sharing: Sharing) -> None:
+        if self._supervisor.most_busy is None:
+            sharing.employ_idle(self._plan_one)
+            self._note_unsent()
 
     def _time_out(self) -> NoReturn:
         """torch's `timeout=`: no batch has come from any worker for so long. Whoever asks again may still get it."""
@@ -399,6 +442,8 @@ class Epoch:
             for fd in descriptors:
                 os.close(fd)
             return
+        if self._sharing is not None and self._is_withdrawn(heard, self._sharing):
+            return
         if isinstance(message, Filled):
             outcome: Outcome = self._outcomes.of_batch(message, heard)
             if self._pinner is not None and self._delivery.is_expected(message.ticket):
@@ -438,6 +483,23 @@ class Epoch:
             self._note_end(worker, message.ticket)
         if self._supervisor.most_busy is not None:
             self._send_work()  # a worker that has nothing to do makes room for another
+
+    def _is_withdrawn(self, heard: Heard, sharing: Sharing) -> bool:
+        """Whether it is about a ticket that another worker has taken over; if so, nothing is left to do about it."""
+        worker, message = heard.worker, heard.message
+        if isinstance(message, Returned):
+            sharing.take_back(worker, message.ticket)
+            self._send_work()  # there may be room for it now
+            return True
+        if not isinstance(message, Filled | Failed | Emptied) or self._delivery.is_wanted(message.ticket):
+            return False
+        if isinstance(message, Filled):  # it had been begun, and the other was faster: both have made the same
+            self._outcomes.discard(self._outcomes.of_batch(message, heard))
+        else:
+            self._orders.take_back(worker, message.ticket)
+        if not self._supervisor.is_calm:
+            self._supervisor.note_done(worker, message.ticket)
+        return True
 
     def _note_end(self, worker: Worker, ticket: TicketNo) -> None:
         """The stream of a worker has ended: another one gets the ticket that would have been its next."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from numbers import Integral
 from typing import SupportsIndex, TypeGuard
 
@@ -16,7 +16,7 @@ from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
-from antifreeze.engine.wire.messages import Begin, Resume, Tell, Work
+from antifreeze.engine.wire.messages import Begin, Resume, Tell, Withdraw, Work
 
 # Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
 LOOK_EVERY = 16
@@ -41,10 +41,22 @@ class Orders:
         if self._pool.hedges and ticket.worker in self._pool.hedges:
             # Nothing is safe to forget now: the two may have kept snapshots at different times.
             if self._send(worker, ticket):
-                self.history.note_sent(ticket)
+                self._note_sent(ticket)
                 self._send(self._pool.hedges[ticket.worker], ticket)
-        elif self._send(worker, ticket) and self.history.note_sent(ticket) % LOOK_EVERY == 0:
+        elif self._send(worker, ticket) and self._note_sent(ticket) % LOOK_EVERY == 0:
             self._forget_what_is_safe(worker)
+
+    def _note_sent(self, ticket: Ticket) -> int:
+        return self.history.note_sent(ticket) if ticket.seed is None else 1  # else what went before has no part in it
+
+    def withdraw(self, worker: Worker, number: TicketNo) -> None:
+        """This worker need not begin this ticket; it answers if it has not."""
+        self._pool.send(worker, Withdraw(number))
+
+    def redo_by_seed(self, worker: Worker, undone: Sequence[Ticket]) -> None:
+        """All that another worker has not done; what that one has done before has no part in it."""
+        for ticket in undone:
+            self._send(worker, ticket)
 
     def redo(self, worker: Worker, *, undone: set[TicketNo], state: bytes | None) -> None:
         """All that a worker of this number was given since its last snapshot, which had this state."""
@@ -106,9 +118,9 @@ class Orders:
     def _send(self, worker: Worker, ticket: Ticket) -> bool:
         lease = self._arena.lease(worker.seat)
         worker.leases[ticket.number] = lease.slot
-        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget)
+        work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget, False, ticket.seed)
         if self.quarantined:
-            work = Work(*work[:5], False, *self._quarantine_for(ticket))
+            work = Work(*work[:7], *self._quarantine_for(ticket))
         if self._marks is not None and self._marks.is_due(ticket):
             work = work._replace(is_marked=True)
         try:
@@ -124,7 +136,7 @@ class Orders:
         return True
 
     def _replay_of(self, ticket: Ticket) -> Work:
-        return Work(ticket.number, ticket.index, None, 0, (), True, *self._quarantine_for(ticket))
+        return Work(ticket.number, ticket.index, None, 0, (), True, None, *self._quarantine_for(ticket))
 
     def busy_workers(self) -> int:
         """How many workers have something to do."""

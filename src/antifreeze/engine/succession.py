@@ -65,6 +65,9 @@ class Succession:
 
     def hand_over(self, worker: Worker, successor: Callable[[], Worker], undone: Sequence[Ticket]) -> None:
         """Give another worker what this one was given, from where its generators were."""
+        if undone and undone[0].seed is not None:
+            self._orders.redo_by_seed(successor(), undone)
+            return
         number, history = worker.number, self._orders.history
         snapshot = self._snapshot_of(worker)
         if snapshot is not None:

@@ -3,7 +3,7 @@
 The environment is read each time somebody asks, so that a program may set a variable after it has imported us.
 """
 
-from antifreeze.settings.arguments import arguments, bequeath
+from antifreeze.settings.arguments import Seeding, arguments, bequeath
 from antifreeze.settings.options import ALL_BLOCKED_S, ONE_BLOCKED_S, Options, options_of
 from antifreeze.settings.policy import DEFAULT_MAX_LOST, OnError, Policy, Retry, Then
 from antifreeze.settings.switch import TESTED_TORCH, Mode, mode
@@ -19,6 +19,7 @@ __all__ = [
     "Options",
     "Policy",
     "Retry",
+    "Seeding",
     "Then",
     "arguments",
     "bequeath",

@@ -6,12 +6,14 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from antifreeze.settings.policy import THENS, OnError, Retry
 from antifreeze.settings.refusals import is_int, is_number, one_of, refusal
 
 FIXES = ("rng", "shard", "stale")
+Seeding = Literal["torch", "ticket"]
+SEEDINGS: tuple[str, ...] = get_args(Seeding)
 
 
 def arguments(loader: Any) -> dict[str, Any]:
@@ -68,6 +70,12 @@ def _read_fix(value: Any) -> frozenset[str] | None:
     raise refusal("fix", value, "fix", f"it is any of {', '.join(map(repr, FIXES))}", f"fix={FIXES!r}")
 
 
+def _read_seeding(value: Any) -> Seeding | None:
+    if value is None or value in SEEDINGS:
+        return value  # type: ignore[no-any-return]
+    raise refusal("seeding", value, "seeding", f"it can be {one_of(SEEDINGS)}", 'seeding="ticket"')
+
+
 def _read_file(value: Any) -> Path | None:
     if value is None or (isinstance(value, str | os.PathLike) and os.fspath(value)):
         return None if value is None else Path(value)
@@ -82,5 +90,6 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "hedge": ("hedge", _read_flag("hedge")),
     "replay": ("replay", _read_flag("replay")),
     "fix": ("fix", _read_fix),
+    "seeding": ("seeding", _read_seeding),
     "ledger_file": ("ledger_file", _read_file),
 }

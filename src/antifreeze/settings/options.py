@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from antifreeze.errors import ConfigError
-from antifreeze.settings.arguments import arguments
+from antifreeze.settings.arguments import Seeding, arguments
 from antifreeze.settings.policy import DEFAULT_MAX_LOST, OnError, Policy, Retry
 from antifreeze.settings.variables import environment
 
@@ -35,6 +35,8 @@ class Options:
     """Whether an iterable dataset gives the same items when it is read again, so that another worker can take over."""
     fix: frozenset[str] = frozenset()
     """What of torch's silently wrong results is to be put right: `rng`, `shard`, `stale`."""
+    seeding: Seeding = "torch"
+    """What a sample's random numbers follow from: those before it in the same worker, as torch does it, or its ticket."""
     ledger_file: Path | None = None
     """Where all that deviates from a calm run is written, as JSON lines."""
     stats: bool = False

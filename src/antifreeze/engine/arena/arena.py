@@ -62,6 +62,9 @@ class Arena:
         self._window = window
         self._spare = SPARE
         self._wanted_window = window
+        self._ahead = 0
+        """So many slots more are worth keeping, because batches have been made ahead of a slow one."""
+        self._last_bytes = 0
         self._budget_bytes = budget_bytes
         self._most_descriptors = machine.descriptor_limit() // DESCRIPTOR_SHARE
         self._books = SlotBooks()
@@ -86,6 +89,14 @@ class Arena:
     def has_free(self) -> bool:
         """Whether any slot is free."""
         return self._books.has_free
+
+    def has_room_for(self, ahead: int) -> bool:
+        """Whether so many batches more than the window may be made, as far as can be known before they are."""
+        fits = self._books.total_bytes + self._last_bytes <= self._budget_bytes
+        if fits and len(self._books) < self._most_descriptors:
+            self._ahead = max(self._ahead, ahead)
+            return True
+        return False
 
     def lease(self, worker: SeatNo) -> Lease:
         """A place for one batch of this worker."""
@@ -137,6 +148,7 @@ class Arena:
         """The worker has made this memory, and filled it, because what it was given was too small or nothing at all."""
         self._letters[worker] = 0
         segment = Segment(fd, size)
+        self._last_bytes = size
         if instead_of is not None:
             self._drop(instead_of, Event.OUTGROW)
         slot = self._books.adopt(size)
@@ -228,7 +240,7 @@ class Arena:
         """Keep a free slot only while there are not too many."""
         over_budget = self._books.total_bytes > self._budget_bytes and len(self._books) > 1
         cannot_be_sent = self._segments[slot].fd < 0
-        if over_budget or cannot_be_sent or len(self._books) > self._window + self._spare:
+        if over_budget or cannot_be_sent or len(self._books) > self._window + self._spare + self._ahead:
             self._drop(slot, Event.RETIRE)
 
     def _drop(self, slot: SlotNo, event: Event) -> None:

@@ -111,10 +111,22 @@ class Snapshot(NamedTuple):
     state: bytes
 
 
+class _PrivateMemory:
+    """In place of a segment, where worker and trainer are one process."""
+
+    fd = -1
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(SIZE))
+
+    def close_descriptor(self) -> None:
+        """There is none."""
+
+
 class Board:
     """One worker's board; the same class on both sides."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment | _PrivateMemory) -> None:
         self.segment = segment
         self._words = segment.view.cast("q")
         self._turn = 0
@@ -217,6 +229,11 @@ class Board:
 def create() -> Board:
     """A new board."""
     return Board(memory.create(SIZE))
+
+
+def create_private() -> Board:
+    """A new board that nobody else can read, and that holds no text."""
+    return Board(_PrivateMemory())
 
 
 def open_text(fd: int) -> int:

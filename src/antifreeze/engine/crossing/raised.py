@@ -58,12 +58,17 @@ def load_error(raw: bytes, find: results.Find) -> Exception:
         error: Exception | ExceptionWrapper = results.load(raw, find)
     except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
         return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
-    if isinstance(error, RaisedGroup):
-        return _group(error.exc_type, _text(error), [_rebuild(part, find) for part in error.parts])
-    return unwrap(error) if isinstance(error, ExceptionWrapper) else error
+    return unwrap(error, find) if isinstance(error, ExceptionWrapper) else error
 
 
-def unwrap(wrapper: ExceptionWrapper) -> Exception:
+def unwrap(wrapper: ExceptionWrapper, find: results.Find) -> Exception:
+    """The exception that was wrapped, with torch's text."""
+    if isinstance(wrapper, RaisedGroup):
+        return _group(wrapper.exc_type, _text(wrapper), [_rebuild(part, find) for part in wrapper.parts])
+    return _unwrap_one(wrapper)
+
+
+def _unwrap_one(wrapper: ExceptionWrapper) -> Exception:
     """The exception that torch would raise, or one of the type that it should have been."""
     kind: type[Exception] = wrapper.exc_type
     try:

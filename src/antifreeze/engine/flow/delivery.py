@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
-from antifreeze.engine.numbers import TicketNo
+from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.errors import InternalError
 
@@ -37,6 +37,23 @@ class Delivery(Generic[T]):
     def next_ticket(self) -> Ticket | None:
         """The ticket whose outcome the user gets next; None at the end of the epoch."""
         return next(iter(self._expected.values()), None)
+
+    def reassign(self, ticket: Ticket) -> None:
+        """Another worker than before makes this one."""
+        (self._expected if ticket.number in self._expected else self._stale)[ticket.number] = ticket
+
+    def worker_of(self, number: TicketNo) -> WorkerNo | None:
+        """Who is to make this one; None: nobody waits for it."""
+        ticket = self._expected.get(number)
+        return None if ticket is None else ticket.worker
+
+    def stale(self, number: TicketNo) -> Ticket | None:
+        """The ticket with this number, if it is of an epoch that was broken off."""
+        return self._stale.get(number)
+
+    def is_wanted(self, number: TicketNo) -> bool:
+        """Whether there is no outcome of this ticket yet."""
+        return (number in self._expected and number not in self._arrived) or number in self._stale
 
     def ticket(self, number: TicketNo) -> Ticket | None:
         """The ticket with this number, if its outcome has not been taken yet."""

@@ -2,7 +2,8 @@
 
 A ticket is under way from its sending until its batch is in the user's hands (or thrown away), for that is how long it
 may occupy a slot. In a calm run the window is as large as torch's prefetch, and nothing is ever held back; it shrinks
-when batches turn out too large for the arena's budget.
+when batches turn out too large for the arena's budget. While a slow batch is waited for, some tickets may be *ahead* of
+the window.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ class Dispatch:
 
     def __init__(self, *, window: int) -> None:
         self._window = window
+        self.ahead = 0
+        """How many more than that may be under way for now."""
         self._under_way = 0
         self._waiting: deque[Ticket] = deque()
 
@@ -35,7 +38,7 @@ class Dispatch:
 
     def next_to_send(self) -> Ticket | None:
         """The ticket to send now, if there is one and the window has room; it counts as under way from here on."""
-        if not self._waiting or self._under_way >= self._window:
+        if not self._waiting or self._under_way >= self._window + self.ahead:
             return None
         self._under_way += 1
         return self._waiting.popleft()
@@ -49,6 +52,17 @@ class Dispatch:
     def done(self) -> None:
         """A batch has left our hands: its ticket is no longer under way."""
         self._under_way -= 1
+
+    def widen(self) -> None:
+        """Let one more be under way, until as many have been delivered."""
+        self.ahead += 1
+
+    def narrow(self) -> bool:
+        """A batch is about to be delivered: whether it was one too many, so that none is to be planned in its place."""
+        if not self.ahead:
+            return False
+        self.ahead -= 1
+        return True
 
     def fit(self, window: int) -> None:
         """Let this many tickets be under way at once from now on."""

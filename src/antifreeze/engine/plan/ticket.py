@@ -1,7 +1,8 @@
-"""Sampler → tickets, each for the worker that torch would give it to.
+"""Sampler → tickets, each for the worker that torch would give it to, or with a seed of its own and for anybody.
 
 In order: one worker after the other, in turn. Out of order (torch's `in_order=False`): in turn as well, but a worker that
 has its share under way already is passed over. Workers whose part of an iterable dataset has ended get nothing more.
+Tickets with seeds belong to whoever has time for them when they are sent.
 
 The sampler is advanced only when the caller asks for one ticket, so that look-ahead is the caller's decision alone.
 """
@@ -12,6 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from antifreeze.engine.numbers import TicketNo, WorkerNo
+from antifreeze.engine.plan.seeds import ticket_seed
+
+NOBODY = WorkerNo(-1)
+"""The worker of a ticket that has not been given to anybody."""
 
 
 class Ticket(NamedTuple):
@@ -24,6 +29,8 @@ class Ticket(NamedTuple):
     index: Any
     """What the sampler gave: a list of indices, or a single one when batching is off. Of an iterable dataset: which items
     of this worker's own stream, counted from 0 in each epoch, as a range or as a single number."""
+    seed: int | None = None
+    """What its samples' random numbers follow from; None: they follow from those before them in the same worker."""
 
 
 class Plan:
@@ -36,6 +43,7 @@ class Plan:
         self._is_stream = is_stream
         self._next_number = 0
         self._next_index: Callable[[], Any] | None = None
+        self._seed: int | None = None
         self._start_over()
 
     def _start_over(self) -> None:
@@ -52,9 +60,13 @@ class Plan:
         """Of the ticket that will be drawn next."""
         return TicketNo(self._next_number)
 
-    def begin(self, next_index: Callable[[], Any]) -> None:
-        """Start an epoch; `next_index` gives what the sampler gives and raises StopIteration at its end."""
+    def begin(self, next_index: Callable[[], Any], *, seed: int | None = None) -> None:
+        """Start an epoch; `next_index` gives what the sampler gives and raises StopIteration at its end.
+
+        `seed`: tickets have seeds, which follow from this one.
+        """
         self._next_index = next_index
+        self._seed = seed
         self._start_over()
 
     def take_up(self, *, batch: int, turn: int, ended: Sequence[bool], asked: Sequence[int]) -> None:
@@ -64,7 +76,8 @@ class Plan:
 
     def plan_again(self, worker: WorkerNo, *, batch: int, index: Any, is_open: bool) -> Ticket:
         """A ticket that was planned for this worker another time; an open one is still to be delivered."""
-        ticket = Ticket(TicketNo(self._next_number), batch, worker, index)
+        seed = None if self._seed is None else ticket_seed(self._seed, batch)
+        ticket = Ticket(TicketNo(self._next_number), batch, worker, index, seed)
         self._next_number += 1
         self._under_way[worker] += is_open
         return ticket
@@ -77,15 +90,20 @@ class Plan:
             index = self._next_index()
         except StopIteration:
             return None
+        if self._seed is not None:
+            return self._count(NOBODY, index, ticket_seed(self._seed, self._batch))
         worker = self._next_worker()
         if worker is None:
             return None
         if self._is_stream:
             index = self._next_items(worker, index)
-        ticket = Ticket(TicketNo(self._next_number), self._batch, worker, index)
+        self._under_way[worker] += 1
+        return self._count(worker, index)
+
+    def _count(self, worker: WorkerNo, index: Any, seed: int | None = None) -> Ticket:
+        ticket = Ticket(TicketNo(self._next_number), self._batch, worker, index, seed)
         self._next_number += 1
         self._batch += 1
-        self._under_way[worker] += 1
         return ticket
 
     def done(self, ticket: Ticket) -> None:

@@ -58,6 +58,8 @@ class Work(NamedTuple):
     """Slots that are gone: the worker lets go of their memory."""
     is_replay: bool = False
     """Make it and throw it away: it has been delivered, but generators have to move on as they did then."""
+    seed: int | None = None
+    """What its random numbers follow from; None: they go on from where they are."""
     leave_out: tuple[int, ...] = ()
     """Positions of samples in quarantine: treated as if they had failed, without being fetched."""
     quarantined: tuple[int, ...] = ()
@@ -93,6 +95,12 @@ class Begin(NamedTuple):
     """The tickets of this pass have this number or a higher one."""
     shared_seed: int | None
     """Of a data pipe, for all its workers; None: it is none."""
+
+
+class Withdraw(NamedTuple):
+    """To a worker: if this ticket has not been begun, let it be; another has it."""
+
+    ticket: TicketNo
 
 
 class Leave(NamedTuple):
@@ -143,6 +151,12 @@ class Ended(NamedTuple):
     ticket: TicketNo
     mishaps: tuple[Mishap, ...] = ()
     mark: bytes | None = None
+
+
+class Returned(NamedTuple):
+    """From a worker: this ticket was withdrawn in time, and nothing has been done about it."""
+
+    ticket: TicketNo
 
 
 class Spent(NamedTuple):
@@ -208,11 +222,13 @@ Message = (
     Work
     | Resume
     | Begin
+    | Withdraw
     | Leave
     | Filled
     | Failed
     | Emptied
     | Ended
+    | Returned
     | Spent
     | Fork
     | Kill
@@ -230,11 +246,13 @@ _KINDS: tuple[type[Message], ...] = (
     Work,
     Resume,
     Begin,
+    Withdraw,
     Leave,
     Filled,
     Failed,
     Emptied,
     Ended,
+    Returned,
     Spent,
     Fork,
     Kill,

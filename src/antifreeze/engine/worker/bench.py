@@ -19,7 +19,7 @@ from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.wire.messages import Begin, Emptied, Ended, Failed, Filled, Mishap, Unreadable, Work
 from antifreeze.engine.worker import collate
-from antifreeze.engine.worker.birth import become_worker, reseed
+from antifreeze.engine.worker.birth import become_worker, play_worker, reseed
 from antifreeze.engine.worker.fetch import Batcher, Fetcher
 from antifreeze.engine.worker.lenient import NOT_REWOUND, LenientFetcher, NothingLeft, none_returned
 from antifreeze.engine.worker.mishaps import describe
@@ -40,10 +40,22 @@ SNAPSHOT_S = 0.05
 LOOKS_AFTER = 3
 
 
+class NotMade(Exception):
+    """There is no batch: user code raised, and that is what it is the context of."""
+
+    def __init__(self, wrapper: ExceptionWrapper, position: int) -> None:
+        super().__init__(position)
+        self.wrapper = wrapper
+        """What it raised, as torch sends it."""
+        self.position = position
+        """Of the sample that raised; -1: it was none of them, or nobody knows which."""
+
+
 class Workbench:
     """What a worker keeps between tickets: its fetcher, the slots it has mapped, and its board."""
 
-    def __init__(self, recipe: Recipe, worker: WorkerNo, board: Board, heritage: Heritage) -> None:
+    def __init__(self, recipe: Recipe, worker: WorkerNo, board: Board, heritage: Heritage | None) -> None:
+        """Without a heritage it stands in the trainer, whose settings are not for a worker to change."""
         self._board = board
         self._pulse = board.pulse
         self._snapshot_due = 0.0
@@ -57,35 +69,39 @@ class Workbench:
         self._birth_error: ExceptionWrapper | None = None
         self._writer = SlotWriter(results.ResultPickler)
         self.stopwatch = Stopwatch(board)
-        self._notices = Notices(board)
-        self._renewal = Renewal(recipe, heritage)
+        self.notices = Notices(board)
+        self._renewal = Renewal(recipe, heritage) if heritage else None
+        self._room = self._writer.room if heritage else None
         self._is_marked = recipe.is_marked
         self._last_mark: bytes | None = None
         self._looks_after = 0
         """After so many tickets it is looked whether generators that the dataset holds have been drawn from."""
         try:
             collate.take_over()
-            self._randomness = Randomness(recipe)
+            self.randomness = Randomness(recipe)
             if "rng" in recipe.fixes:
-                reseed(self._randomness.held, recipe.base_seed, worker)
-            inherited = self._randomness.held_state()
-            become_worker(recipe, worker, self._notices)
-            if inherited and self._randomness.held_state() == inherited:  # else they have been given seeds here
+                reseed(self.randomness.held, f"{recipe.base_seed} {worker}")
+            inherited = self.randomness.held_state()
+            if heritage:
+                become_worker(recipe, worker, self.notices)
+            else:
+                play_worker(recipe, worker)
+            if inherited and self.randomness.held_state() == inherited:  # else they have been given seeds here
                 self._inherited, self._looks_after = inherited, LOOKS_AFTER
-            self._rewinder = Rewinder(self._randomness, self._redo)
+            self._rewinder = Rewinder(self.randomness, self._redo)
             self._set_up(recipe)
         except Exception:  # of worker_init_fn, to be raised in the trainer in answer to every ticket
             self._birth_error = wrap(where=self._where)
         self.rest()
 
     def _set_up(self, recipe: Recipe) -> None:
-        self._map_place = MapPlace(recipe.dataset, self._randomness) if recipe.is_marked else None
-        self._fetcher = self._batcher = Fetcher(recipe, self._writer.room, self._pulse, self.stopwatch)
+        self._map_place = MapPlace(recipe.dataset, self.randomness) if recipe.is_marked else None
+        self._fetcher = self._batcher = Fetcher(recipe, self._room, self._pulse, self.stopwatch)
         if not recipe.policy.is_strict:
             self._lenient = LenientFetcher(
                 recipe,
                 self._fetcher,
-                self._randomness,
+                self.randomness,
                 rewind=self._rewind,
                 pulse=self._pulse,
                 mishaps=self._mishaps,
@@ -98,7 +114,7 @@ class Workbench:
     def resume(self, state: bytes) -> None:
         """Take over from another worker, whose generators were in this state."""
         if self._birth_error is None:
-            (self._map_place or self._randomness).restore(state)
+            (self._map_place or self.randomness).restore(state)
 
     def mark(self) -> bytes | None:
         """Where this worker is now, if it can tell; empty if it is where it was when it last said so."""
@@ -119,7 +135,7 @@ class Workbench:
 
     def _whereabouts(self) -> bytes | None:
         assert self._map_place is not None
-        return self._map_place.with_generators(self._randomness.state())
+        return self._map_place.with_generators(self.randomness.state())
 
     def replay(self, work: Work) -> None:
         """Draw what was drawn for this ticket, and nothing else."""
@@ -131,6 +147,10 @@ class Workbench:
         self._mishaps.clear()  # they were told at the time
         self.rest()
 
+    def break_off(self) -> None:
+        """The ticket under way was interrupted, and is to be begun anew: there is no way back to what was before it."""
+        self._snapshot_due = 0.0
+
     def rest(self) -> None:
         """What was to be done is done."""
         self._pulse[0] = Step.IDLE
@@ -139,27 +159,36 @@ class Workbench:
 
     def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed | Emptied | Ended, Segment | None]:
         """Make the batch; the segment is one that had to be made for it and is to be sent along."""
-        given = self._slot(work, descriptors)
+        given = self.accept(work, descriptors)
+        try:
+            batch = self.make(work, given)
+        except EndOfStream:
+            return Ended(work.ticket, self.take_mishaps()), None
+        except NothingLeft:
+            return Emptied(work.ticket, self.take_mishaps()), None
+        except ArenaError as error:
+            return self._failed(work, error), None
+        except NotMade as failure:
+            return self._failed(work, failure.wrapper, failure.position), None
+        return self._report(work, batch)
+
+    def make(self, work: Work, given: Desk | None = None) -> Any:
+        """The batch, collated into this slot if there is one; raises NotMade, NothingLeft or EndOfStream."""
         if self._birth_error is not None:
-            return Failed(work.ticket, _dump_error(self._birth_error)), None
+            raise NotMade(self._birth_error, -1)
         try:
             if isinstance(work.index, Unreadable):
                 raise work.index.error
             self._begin(work, given)
-            batch = self._fetch(work)
-        except EndOfStream:
-            return Ended(work.ticket, self._take_mishaps()), None
-        except NothingLeft:
-            return Emptied(work.ticket, self._take_mishaps()), None
-        except ArenaError as error:
-            return self._failed(work, error), None
+            return self._fetch(work)
+        except (EndOfStream, NothingLeft, ArenaError):
+            raise
         except Exception as error:  # of user code: to be raised in the trainer
             position = self._position()
             if self._pulse[0] == Step.COLLATING and self._batcher.missing is not None:
                 position = self._batcher.missing
                 self._find_out_why_none(work, position, error)
-            return self._failed(work, wrap(where=self._where), position), None
-        return self._report(work, batch)
+            raise NotMade(wrap(where=self._where), position) from error
 
     def _fetch(self, work: Work) -> Any:
         if self._lenient is not None:
@@ -186,8 +215,8 @@ class Workbench:
 
     def _look_at_generators(self) -> None:
         self._looks_after -= 1
-        if not self._looks_after and (state := self._randomness.held_state()) != self._inherited:
-            self._notices.note_drawn(state)
+        if not self._looks_after and (state := self.randomness.held_state()) != self._inherited:
+            self.notices.note_drawn(state)
 
     def _turn_to(self, work: Work, given: Desk | None) -> None:
         self._writer.begin(given)
@@ -198,14 +227,14 @@ class Workbench:
     def _keep_snapshot(self, ticket: TicketNo) -> None:
         self._snapshot_due = time.monotonic() + SNAPSHOT_S
         try:
-            state = self._randomness.state()
+            state = self.randomness.state()
             place = state if self._map_place is None else self._map_place.with_generators(state)
         except Exception:  # of a generator of the user's own kind: without snapshots, all is redone from the start
             self._rewinder.mark(None)
             self._snapshot_due = math.inf
             return
         self._rewinder.mark(state)
-        if self._board.keep(ticket, place):
+        if self._board.keep(ticket, place) and self._renewal is not None:
             self._renewal.raise_if_due()
 
     def _rewind(self) -> bool:
@@ -228,13 +257,13 @@ class Workbench:
         index = self._index_at(work, position)
         remark = ""
         try:
-            after = self._randomness.state()
+            after = self.randomness.state()
             if self._rewind():
                 try:
                     self._fetcher.fetch_up_to(position, work.index)
                     remark = retrace(lambda: self._fetcher.fetch_one(index))
                 finally:
-                    self._randomness.restore(after)
+                    self.randomness.restore(after)
         except Exception:  # of samples before it, or of generators: then the note is the shorter one
             remark = ""
         if remark:
@@ -257,18 +286,20 @@ class Workbench:
             return self._failed(work, explain_batch(batch, error, worker=self._worker)), None
         made_bytes = made.size if made else 0
         if self._mishaps:
-            return Filled(work.ticket, parcel, definition, body, made_bytes, self._take_mishaps()), made
+            return Filled(work.ticket, parcel, definition, body, made_bytes, self.take_mishaps()), made
         return Filled(work.ticket, parcel, definition, body, made_bytes), made
 
     def _failed(self, work: Work, error: Exception | ExceptionWrapper, position: int = -1) -> Failed:
-        return Failed(work.ticket, _dump_error(error), position, self._take_mishaps())
+        return Failed(work.ticket, _dump_error(error), position, self.take_mishaps())
 
-    def _take_mishaps(self) -> tuple[Mishap, ...]:
+    def take_mishaps(self) -> tuple[Mishap, ...]:
+        """What has gone wrong since they were last taken."""
         mishaps = tuple(self._mishaps)
         self._mishaps.clear()
         return mishaps
 
-    def _slot(self, work: Work, descriptors: list[int]) -> Desk | None:
+    def accept(self, work: Work, descriptors: list[int]) -> Desk | None:
+        """The slot that comes with a ticket, if one does; to be called for every ticket, also one that is withdrawn."""
         for slot in work.forget:
             self._slots.pop(slot, None)
         if work.slot is None:

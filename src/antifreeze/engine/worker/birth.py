@@ -35,20 +35,35 @@ def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
     torch.multiprocessing._set_thread_name("pt_data_worker")
     settle_threads(recipe.worker_threads)
     torch.set_num_threads(1)
+    torch.manual_seed(recipe.base_seed + worker)  # of all devices
+    watch_questions(notices)
+    play_worker(recipe, worker)
+
+
+def play_worker(recipe: Recipe, worker: WorkerNo) -> None:
+    """What of a birth can be undone: seeds of this process's generators, `get_worker_info()`, `worker_init_fn`."""
     seed = _seed(recipe.base_seed, worker)
     seed_pipe(recipe.dataset, recipe.shared_seed)
     torch_worker._worker_info = torch_worker.WorkerInfo(
         id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
     )
-    watch_questions(notices)
     if recipe.worker_init_fn is not None:
         recipe.worker_init_fn(worker)
 
 
-def reseed(generators: Iterable[Any], base_seed: int, worker: WorkerNo) -> None:
-    """Give every generator that the dataset holds a seed of its own: they are copies of the same ones in all workers."""
+def seed_ticket(seed: int, held: Iterable[Any]) -> None:
+    """Have all random numbers follow from this seed: those of torch, `random` and numpy, and of what the dataset holds."""
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed devices, too, which are the trainer's
+    if HAS_NUMPY:
+        np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+    reseed(held, f"{seed}")
+
+
+def reseed(generators: Iterable[Any], source: str) -> None:
+    """Give every generator that the dataset holds a seed of its own, which follows from this source."""
     for number, generator in enumerate(generators):
-        seed = random.Random(f"{base_seed} {worker} {number}").getrandbits(63)
+        seed = random.Random(f"{source} {number}").getrandbits(63)
         if isinstance(generator, torch.Generator):
             generator.manual_seed(seed)
         elif isinstance(generator, random.Random):
@@ -75,7 +90,7 @@ def seed_pipe(dataset: Any, shared_seed: int | None) -> None:
 def _seed(base_seed: int, worker: WorkerNo) -> int:
     seed = base_seed + worker
     random.seed(seed)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     if HAS_NUMPY:
         np.random.seed(torch_worker._generate_state(base_seed, worker))
     return seed

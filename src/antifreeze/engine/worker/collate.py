@@ -25,13 +25,17 @@ def _table() -> dict[Any, Any]:
 def take_over() -> None:
     """Put our functions in place of torch's, unless the user has put something there."""
     table = _table()
-    for kind, torchs, ours in (
-        (torch.Tensor, torch_collate.collate_tensor_fn, collate_tensors),
-        (int, torch_collate.collate_int_fn, collate_ints),
-        (float, torch_collate.collate_float_fn, collate_floats),
-    ):
+    for kind, torchs, ours in _PAIRS:
         if table.get(kind) is torchs:
             table[kind] = ours
+
+
+def give_back() -> None:
+    """Put torch's own functions where ours are."""
+    table = _table()
+    for kind, torchs, ours in _PAIRS:
+        if table.get(kind) is ours:
+            table[kind] = torchs
 
 
 def is_ours() -> bool:
@@ -109,6 +113,13 @@ def collate_floats(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
     """A tensor of doubles, likewise."""
     packed = _packed("d", float, batch)
     return torch.tensor(batch, dtype=torch.float64) if packed is None else torch.frombuffer(packed, dtype=torch.float64)
+
+
+_PAIRS = (
+    (torch.Tensor, torch_collate.collate_tensor_fn, collate_tensors),
+    (int, torch_collate.collate_int_fn, collate_ints),
+    (float, torch_collate.collate_float_fn, collate_floats),
+)
 
 
 def _packed(code: str, kind: type, batch: Any) -> array.array[Any] | None:

@@ -19,7 +19,7 @@ from antifreeze.engine.worker.stopwatch import Stopwatch
 class Batcher:
     """Makes a batch of samples, however they were come by."""
 
-    def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview, stopwatch: Stopwatch) -> None:
+    def __init__(self, recipe: Recipe, room: collate.Room | None, pulse: memoryview, stopwatch: Stopwatch) -> None:
         self._pulse = pulse
         self.stopwatch = stopwatch
         self._dataset = recipe.dataset
@@ -65,7 +65,7 @@ class Batcher:
 class Fetcher(Batcher):
     """Makes the batch that belongs to an index."""
 
-    def __init__(self, recipe: Recipe, room: collate.Room, pulse: memoryview, stopwatch: Stopwatch) -> None:
+    def __init__(self, recipe: Recipe, room: collate.Room | None, pulse: memoryview, stopwatch: Stopwatch) -> None:
         super().__init__(recipe, room, pulse, stopwatch)
         self.has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
         self.has_getitem = getattr(type(recipe.dataset), "__getitem__", None) not in (None, Dataset.__getitem__)

@@ -213,7 +213,8 @@ class LenientFetcher:
         except TypeError:  # keys of some kind, and who knows which others there are
             return
         for number in range(MOST_DRAWS if length > len(known) else 0):
-            generator = random.Random(f"{self._base_seed} {work.ticket} {position} {number}")
+            seed = work.seed if work.seed is not None else f"{self._base_seed} {work.ticket}"
+            generator = random.Random(f"{seed} {position} {number}")
             other = generator.randrange(length - len(known))
             for each in known:
                 other += other >= each

@@ -12,17 +12,18 @@ from collections.abc import Iterator
 from antifreeze.engine.arena.board import Board
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Begin, Ended, Leave, Resume, Spent, Tell, Told, Work
+from antifreeze.engine.wire.messages import Begin, Ended, Leave, Resume, Returned, Spent, Tell, Told, Withdraw, Work
 from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage, Renewed
 from antifreeze.engine.worker.stream_bench import StreamBench
+from antifreeze.engine.worker.ticket_bench import TicketBench
 from antifreeze.errors import InternalError
 
 
 def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo, heritage: Heritage) -> None:
     """A worker's whole life after its birth as a process."""
-    workbench = (StreamBench if recipe.is_stream else Workbench)(recipe, worker, board, heritage)
+    workbench = bench_for(recipe)(recipe, worker, board, heritage)
     ordered = orders(channel, workbench)
     try:
         for order, descriptors in ordered:
@@ -54,6 +55,13 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
         workbench.stopwatch.write()
 
 
+def bench_for(recipe: Recipe) -> type[Workbench]:
+    """The kind of bench that makes batches by this recipe."""
+    if recipe.is_stream:
+        return StreamBench
+    return TicketBench if recipe.by_ticket else Workbench
+
+
 def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begin | Tell, list[int]]]:
     """What there is to do, until the trainer says to leave: then nothing more, also of what had been ordered before."""
     waiting: deque[tuple[Work | Begin | Tell, list[int]]] = deque()
@@ -68,6 +76,13 @@ def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begi
                 waiting.append((order, descriptors))
             case (Resume(state), _):
                 workbench.resume(state)
+            case (Withdraw(ticket), _):
+                for order, descriptors in waiting:
+                    if isinstance(order, Work) and order.ticket == ticket:  # else it has been begun, or done
+                        waiting.remove((order, descriptors))
+                        workbench.accept(order, descriptors)
+                        channel.send_all(Returned(ticket))
+                        break
             case (Leave(), _):
                 return
             case (message, _):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -70,8 +70,8 @@ class Notices:
         self._words[2] = zlib.crc32(state) + 1
 
 
-def watch_questions(notices: Notices) -> None:
-    """Notice when somebody first asks torch which worker this is.
+def watch_questions(notices: Notices) -> Callable[[], None]:
+    """Notice when somebody first asks torch which worker this is; returns what ends the watch.
 
     `get_worker_info` has been imported by its name, everywhere, before this process came to be: only the code inside it
     can still be exchanged. It is put back when the question has come.
@@ -79,12 +79,16 @@ def watch_questions(notices: Notices) -> None:
     asked = torch_worker.get_worker_info
     original = asked.__code__
 
-    def note() -> None:
+    def stop() -> None:
         asked.__code__ = original
+
+    def note() -> None:
+        stop()
         notices.note_asked()
 
     vars(torch_worker)["_antifreeze_note_question"] = note
     asked.__code__ = _answer_and_note.__code__
+    return stop
 
 
 def _answer_and_note() -> Any:

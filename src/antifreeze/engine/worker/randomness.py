@@ -33,8 +33,10 @@ if HAS_NUMPY:
 
     _HELD += (np.random.Generator, np.random.RandomState)
 
-Path = tuple[tuple[str, Any], ...]
-"""How to get from the recipe to an object: ("attribute", name) or ("item", key), one after the other."""
+Step = tuple[str, Any]
+"""From an object to one that it holds: ("attribute", name), ("item", key) or ("cell", number)."""
+Path = tuple[Step, ...]
+"""How to get from the recipe to an object."""
 
 
 class Randomness:
@@ -51,10 +53,24 @@ class Randomness:
         """The generators that the dataset and the collate function hold."""
         return list(self._held.values())
 
+    def look_again(self) -> bool:
+        """Search once more; whether the dataset has got a generator that was not there before."""
+        before = {id(generator) for generator in self._held.values()}
+        kept = self.held  # alive, so that no other object has their identity
+        self._search()
+        del kept
+        return not {id(generator) for generator in self._held.values()} <= before
+
+    def find(self) -> dict[Path, Any]:
+        """The same, each by the way to it; those that were made since are found where that is quick."""
+        if self._is_quick:
+            self._search()
+        return self._held
+
     def held_state(self) -> bytes:
         """The state of those alone; empty if there are none, or one does not show it."""
         try:
-            return pickle.dumps([_shown(generator) for generator in self.held], 5) if self._held else b""
+            return pickle.dumps([shown(generator) for generator in self.held], 5) if self._held else b""
         except Exception:  # of a generator of the user's own kind
             return b""
 
@@ -62,22 +78,13 @@ class Randomness:
         """The state of all of them."""
         if self._is_quick:
             self._search()  # a generator may be made at first use
-        numpy_state = np.random.get_state() if HAS_NUMPY else None
-        return pickle.dumps((_torch_state(), random.getstate(), numpy_state, self._held), 5)
+        return pickle.dumps((*global_state(), self._held), 5)
 
     def restore(self, state: bytes) -> None:
         """Make them all as they were; one that is not there yet is put in its place."""
-        torch_state, random_state, numpy_state, held = pickle.loads(state)
-        torch.set_rng_state(torch.frombuffer(torch_state, dtype=torch.uint8))
-        random.setstate(random_state)
-        if HAS_NUMPY:
-            np.random.set_state(numpy_state)
+        *of_all, held = pickle.loads(state)
+        restore_global(*of_all)
         self.put_back(held)
-
-    def found(self) -> dict[Path, Any]:
-        """The generators that the dataset and the collate function hold now, each with the way to it."""
-        self._search()
-        return dict(self._held)
 
     def put_back(self, held: Mapping[Path, Any]) -> None:
         """Make those as these are; one that is not there yet is put in its place."""
@@ -89,13 +96,13 @@ class Randomness:
     def _search(self) -> None:
         self._held = {}
         seen: set[int] = set()
-        for path, thing in _walk(self._recipe, seen):
+        for path, thing in walk(self._recipe, seen):
             if isinstance(thing, _HELD) and thing is not random._inst:
                 self._held[path] = thing
         self._is_quick = len(seen) <= FEW_OBJECTS
 
 
-def _shown(generator: Any) -> Any:
+def shown(generator: Any) -> Any:
     """What a generator's draws depend on, as plain data: the pickle of one of torch's is never the same twice."""
     if isinstance(generator, torch.Generator):
         return _bytes_of(generator.get_state())
@@ -104,8 +111,17 @@ def _shown(generator: Any) -> Any:
     return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
 
 
-def _torch_state() -> bytearray:
-    return _bytes_of(torch.get_rng_state())
+def global_state() -> tuple[Any, Any, Any]:
+    """The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
+    return _bytes_of(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
+
+
+def restore_global(of_torch: bytearray, of_random: Any, of_numpy: Any) -> None:
+    """Make these as they were."""
+    torch.set_rng_state(torch.frombuffer(of_torch, dtype=torch.uint8))
+    random.setstate(of_random)
+    if of_numpy is not None:
+        np.random.set_state(of_numpy)
 
 
 def _bytes_of(state: torch.Tensor) -> bytearray:
@@ -114,7 +130,7 @@ def _bytes_of(state: torch.Tensor) -> bytearray:
     return raw
 
 
-def _walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
+def walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
     """The objects that a recipe holds, breadth first, each with the shortest way to it."""
     roots = ("dataset", "collate_fn")
     waiting: deque[tuple[Path, Any]] = deque(((("attribute", name),), getattr(recipe, name)) for name in roots)
@@ -132,7 +148,7 @@ def _walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
 _LEAVES = (str, bytes, int, float, complex, type(None), torch.Tensor, type, types.ModuleType)
 
 
-def _parts(thing: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
+def _parts(thing: Any) -> Iterator[tuple[Step, Any]]:
     if isinstance(thing, _HELD):
         return
     if isinstance(thing, dict):
@@ -159,23 +175,31 @@ def _put(recipe: Recipe, path: Path, generator: Any) -> None:
     """Give the generator at the end of this path the state of another, or put that one in its place."""
     holder: Any = recipe
     for step in path[:-1]:
-        holder = _follow(holder, step)
+        holder = follow(holder, step)
     kind, key = path[-1]
     try:
-        existing = _follow(holder, (kind, key))
+        existing = follow(holder, (kind, key))
     except (AttributeError, LookupError, ValueError):
         existing = None
     if type(existing) is type(generator):
         _copy_state(generator, existing)
-    elif kind == "attribute":
-        setattr(holder, key, generator)
-    elif kind == "item":
-        holder[key] = generator
     else:
-        holder.__closure__[key].cell_contents = generator
+        replace(holder, (kind, key), generator)
 
 
-def _follow(thing: Any, step: tuple[str, Any]) -> Any:
+def replace(holder: Any, step: Step, thing: Any) -> None:
+    """Put something where this step leads to."""
+    kind, key = step
+    if kind == "attribute":
+        setattr(holder, key, thing)
+    elif kind == "item":
+        holder[key] = thing
+    else:
+        holder.__closure__[key].cell_contents = thing
+
+
+def follow(thing: Any, step: Step) -> Any:
+    """Where this step leads to."""
     kind, key = step
     if kind == "attribute":
         return getattr(thing, key)

@@ -31,6 +31,8 @@ class Recipe:
     """Whether a last batch of a stream that is not full is left out."""
     fixes: frozenset[str] = frozenset()
     """What of torch's silently wrong results is to be put right."""
+    by_ticket: bool = False
+    """Whether every ticket brings the seed that its random numbers follow from."""
     shared_seed: int | None = None
     """Of a data pipe, for all its workers; None: it is none."""
     is_marked: bool = False

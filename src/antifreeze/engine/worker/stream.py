@@ -37,7 +37,7 @@ class StreamFetcher(Batcher):
     def __init__(
         self,
         recipe: Recipe,
-        room: collate.Room,
+        room: collate.Room | None,
         pulse: memoryview,
         stopwatch: Stopwatch,
         *,

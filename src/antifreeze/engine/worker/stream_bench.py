@@ -10,10 +10,10 @@ from typing import Any
 
 from torch._utils import ExceptionWrapper
 
-from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.writer import Desk
 from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import TicketNo
-from antifreeze.engine.wire.messages import Begin, Emptied, Ended, Failed, Filled, Work
+from antifreeze.engine.wire.messages import Begin, Work
 from antifreeze.engine.worker.bench import SNAPSHOT_S, Workbench
 from antifreeze.engine.worker.birth import seed_pipe
 from antifreeze.engine.worker.recipe import Recipe
@@ -33,14 +33,14 @@ class StreamBench(Workbench):
         self._dataset = recipe.dataset
         self._stream = self._batcher = StreamFetcher(
             recipe,
-            self._writer.room,
+            self._room,
             self._pulse,
             self.stopwatch,
             worker=self._worker,
-            notices=self._notices,
+            notices=self.notices,
             mishaps=self._mishaps,
         )
-        self._place = StreamPlace(self._stream, self._randomness)
+        self._place = StreamPlace(self._stream, self.randomness)
         self._start: bytes | None = None
         """The place before the pass; only if a trainer may want to know."""
         if not recipe.is_resumed:
@@ -51,15 +51,15 @@ class StreamBench(Workbench):
             self._start = self._place.at_start()
         self._try_to_begin(self._stream.begin)
 
-    def carry_out(self, work: Work, descriptors: list[int]) -> tuple[Filled | Failed | Emptied | Ended, Segment | None]:
-        """Make the batch of what comes next."""
-        if self._stream.is_to_begin and self._birth_error is None:
+    def make(self, work: Work, given: Desk | None = None) -> Any:
+        """The batch of what comes next."""
+        if self._birth_error is None and self._stream.is_to_begin:
             self._begin_stream()
-        return super().carry_out(work, descriptors)
+        return super().make(work, given)
 
     def replay(self, work: Work) -> None:
         """Read what was read for this ticket."""
-        if self._stream.is_to_begin and self._birth_error is None:
+        if self._birth_error is None and self._stream.is_to_begin:
             self._begin_stream()
         super().replay(work)
 

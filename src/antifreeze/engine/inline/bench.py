@@ -1,0 +1,171 @@
+"""The bench in the trainer: makes the batch of a ticket as the worker would that the ticket is meant for.
+
+Each worker number has a bench of its own, the very one that stands in a worker, and generators of its own. While a batch
+is made, this process *plays* that worker: its random state, `get_worker_info()` and torch's table of collate functions
+are the worker's, and afterwards the trainer's again. Threads, signals and other settings stay the trainer's throughout.
+
+A map-style dataset is the trainer's own, for all numbers; what it keeps from sample to sample beside generators is shared
+by them, as it is without workers. An iterable dataset is read once for each number, from a copy of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from torch.utils.data._utils import worker as torch_worker
+
+from antifreeze.engine.arena import board as boards
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.crossing import results
+from antifreeze.engine.crossing.raised import unwrap
+from antifreeze.engine.numbers import SeatNo, WorkerNo
+from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.wire.messages import Begin, Mishap, Work
+from antifreeze.engine.worker import collate
+from antifreeze.engine.worker.bench import NotMade
+from antifreeze.engine.worker.exchange import Exchange
+from antifreeze.engine.worker.main import bench_for
+from antifreeze.engine.worker.notices import watch_questions
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.errors import CannotCross
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """There is no batch: user code raised `error`, at the sample at `position` (-1: at none, or nobody knows which)."""
+
+    def __init__(self, error: Exception, position: int) -> None:
+        super().__init__(error, position)
+        self.error = error
+        self.position = position
+
+
+class Part:
+    """What this process needs to play one worker."""
+
+    def __init__(self, recipe: Recipe, number: WorkerNo, exchange: Exchange) -> None:
+        self.number = number
+        self.seat = SeatNo(number)
+        self.known_pid = os.getpid()
+        self.board = boards.create_private()
+        self.bench = bench_for(recipe)(recipe, number, self.board, None)
+        self._info = torch_worker._worker_info
+        self._exchange = exchange
+        self._state = exchange.take()
+
+    def enter(self) -> None:
+        """This process is that worker from now on."""
+        torch_worker._worker_info = self._info
+        self._exchange.give(self._state)
+
+    def leave(self) -> None:
+        """It has done something, and stops there."""
+        self._state = self._exchange.take()
+
+
+class InlineBench:
+    """Makes the batches of all workers, one at a time."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Every worker is born here and now, `worker_init_fn` included."""
+        self._own = Exchange(recipe)
+        self.parts: list[Part] = []
+        for number in range(recipe.num_workers):
+            with interruptions.held(), self._lent_out():
+                self.parts.append(interruptions.let_through(partial(self._give_birth, recipe, WorkerNo(number))))
+
+    def make(self, ticket: Ticket, *, leave_out: tuple[int, ...] = (), quarantined: tuple[int, ...] = ()) -> Any:
+        """The batch of this ticket; raises Refused with the user's error, or NothingLeft, or EndOfStream.
+
+        Interrupted by a signal it can be called again, and makes the same batch; a stream has lost an item then.
+        """
+        part = self.parts[ticket.worker]
+        work = Work(ticket.number, ticket.index, None, 0, (), False, ticket.seed, leave_out, quarantined)
+        try:
+            return self._play(part, lambda: part.bench.make(work))
+        except NotMade as failure:
+            error, position = unwrap(failure.wrapper, results.find_inherited), failure.position
+        raise Refused(error, position)
+
+    def take_mishaps(self, worker: WorkerNo) -> tuple[Mishap, ...]:
+        """What went wrong with samples of this worker since they were last taken."""
+        return self.parts[worker].bench.take_mishaps()
+
+    def begin_pass(self, begin: Begin, worker: WorkerNo) -> None:
+        """This worker reads its stream from the start once more."""
+        part = self.parts[worker]
+        self._play(part, lambda: part.bench.begin_pass(begin))
+
+    def resume(self, worker: WorkerNo, state: bytes) -> None:
+        """Go on where a worker stopped, whose generators (and whose stream) were in this state."""
+        part = self.parts[worker]
+        self._play(part, lambda: part.bench.resume(state))
+
+    def replay(self, ticket: Ticket, *, leave_out: tuple[int, ...] = (), quarantined: tuple[int, ...] = ()) -> None:
+        """Draw what a worker drew for this ticket, and nothing else."""
+        part = self.parts[ticket.worker]
+        work = Work(ticket.number, ticket.index, None, 0, (), True, ticket.seed, leave_out, quarantined)
+        self._play(part, lambda: part.bench.replay(work))
+
+    def _give_birth(self, recipe: Recipe, number: WorkerNo) -> Part:
+        if not recipe.is_stream:
+            return Part(recipe, number, self._own)
+        recipe = dataclasses.replace(recipe, dataset=copied(recipe.dataset))
+        return Part(recipe, number, Exchange(recipe))
+
+    def _play(self, part: Part, act: Callable[[], T]) -> T:
+        """Do this as that worker; an interruption leaves the worker as it was before."""
+        with interruptions.held(), self._lent_out():
+            part.enter()
+            stop_watching = None if part.bench.notices.has_asked else watch_questions(part.bench.notices)
+            try:
+                result = interruptions.let_through(act)
+            except BaseException as error:
+                interruption = interruptions.behind(error)
+                if interruption is not None or not isinstance(error, Exception):
+                    part.bench.break_off()
+                    raise (interruption or error) from None
+                part.leave()
+                raise
+            finally:
+                if stop_watching is not None:
+                    stop_watching()
+                part.bench.stopwatch.sent()
+                part.bench.rest()
+            part.leave()
+            return result
+
+    @contextlib.contextmanager
+    def _lent_out(self) -> Iterator[None]:
+        """Afterwards, generators, `get_worker_info()` and collate functions are what they were before."""
+        info, state = torch_worker._worker_info, self._own.take()
+        collate.take_over()
+        try:
+            yield
+        finally:
+            collate.give_back()
+            torch_worker._worker_info = info
+            self._own.give(state)
+
+
+def copied(dataset: Any) -> Any:
+    """A dataset that is read apart from this one: a deep copy, or, where something cannot be copied, a shallow one."""
+    try:
+        return copy.deepcopy(dataset)
+    except Exception:  # whatever it holds: a thread, a queue, a file
+        try:
+            return copy.copy(dataset)
+        except Exception as error:
+            raise CannotCross(
+                f"{type(dataset).__qualname__} cannot be copied",
+                where="dataset",
+                why=f"in one process, each worker number reads a copy of its own: {error!r}",
+                try_="num_workers=0, or a dataset that copy.copy can copy",
+            ) from error

@@ -1,0 +1,51 @@
+"""The bench of a worker whose tickets bring their seeds: what it made before has no part in what it makes next.
+
+So there is nothing to keep, and nothing to replay when another takes over.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from antifreeze.engine.arena.writer import Desk
+from antifreeze.engine.wire.messages import Work
+from antifreeze.engine.worker.bench import SNAPSHOT_S, Workbench
+from antifreeze.engine.worker.birth import seed_ticket
+from antifreeze.engine.worker.recipe import Recipe
+
+# By then a dataset that makes a generator at first use has made it.
+FIRST_TICKETS = 3
+
+
+class TicketBench(Workbench):
+    """A workbench whose generators begin anew with every ticket."""
+
+    def _set_up(self, recipe: Recipe) -> None:
+        super()._set_up(recipe)
+        self._first_tickets = FIRST_TICKETS
+
+    def _begin(self, work: Work, given: Desk | None) -> None:
+        if time.monotonic() >= self._snapshot_due:
+            self._snapshot_due = time.monotonic() + SNAPSHOT_S
+            if self._renewal is not None:
+                self._renewal.raise_if_due()
+        self._work, self._given = work, given
+        self._rewind()
+        self.stopwatch.begin(work.ticket)
+
+    def _fetch(self, work: Work) -> Any:
+        batch = super()._fetch(work)
+        if self._first_tickets:
+            self._first_tickets -= 1
+            if self.randomness.look_again():  # a generator was made on the way, and has not followed from the seed
+                self._mishaps.clear()
+                self._rewind()
+                batch = super()._fetch(work)
+        return batch
+
+    def _rewind(self) -> bool:
+        assert self._work.seed is not None
+        seed_ticket(self._work.seed, self.randomness.held)
+        self._turn_to(self._work, self._given)
+        return True
