@@ -47,6 +47,10 @@ class Succession:
         self._first_ticket = first
         self.first_items.clear()
 
+    def note_origin(self, number: WorkerNo, origin: Snapshot) -> None:
+        """A worker has begun in the middle of a pass, and so will whoever takes over before it has a snapshot."""
+        self._snapshots[number] = origin
+
     def obstacle(self, worker: Worker) -> str | None:
         """Why nobody can take over from this worker, which has ended; None: somebody can."""
         if not self._is_stream or worker.board.read_pulse().step is Step.STARTING:
