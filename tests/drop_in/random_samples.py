@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset, IterableDataset, Sampler, get_worker_info
 
 
 class Drawing(Dataset[Any]):
@@ -83,3 +83,73 @@ class InBatches(Sampler[list[int]]):
             size = random.randint(1, 3)
             yield left[:size]
             left = left[size:]
+
+
+class Stream(IterableDataset[Any]):
+    """Every worker reads its share; items draw as those of `Drawing` do. It cannot tell where it is."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.own = np.random.default_rng(3)
+
+    def share(self) -> list[int]:
+        info = get_worker_info()
+        return list(range(self.length)) if info is None else list(range(info.id, self.length, info.num_workers))
+
+    def item(self, number: int) -> Any:
+        return number, torch.rand(3), random.random(), np.random.rand(), self.own.random()
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in self.share():
+            yield self.item(number)
+
+
+class StreamWithState(Stream):
+    """The dataset itself can tell where it is."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.place = 0
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in self.share()[self.place :]:
+            self.place += 1
+            yield *self.item(number), self.passes
+        self.place = 0
+        self.passes += 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place, "passes": self.passes}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place, self.passes = state["place"], state["passes"]
+
+
+class StreamWhoseIteratorHasState(Stream):
+    """Its iterators can tell where they are."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Walk(self)
+
+
+class _Walk:
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.place = 0
+
+    def __iter__(self) -> "_Walk":
+        return self
+
+    def __next__(self) -> Any:
+        left = self.stream.share()[self.place :]
+        if not left:
+            raise StopIteration
+        self.place += 1
+        return self.stream.item(left[0])
+
+    def state_dict(self) -> dict[str, int]:
+        return {"place": self.place}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.place = state["place"]
