@@ -44,8 +44,9 @@ from antifreeze.settings import Options
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
-# For so long a batch may keep the trainer waiting before it is called slow, and all others are heard and employed.
-PATIENCE_S = 0.002
+# For so long a batch may keep the trainer waiting before it is called slow, and all others are heard and employed; then
+# so many batches are waited for without patience, for where one is slow, others are.
+PATIENCE_S, HURRY = 0.001, 64
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
 SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
@@ -95,8 +96,9 @@ class Epoch:
         self._sharing: Sharing | None = None
         if by_ticket:
             self._sharing = Sharing(pool, crew.orders, crew.delivery, self._dispatch, arena, window=window)
-        self._slow: TicketNo | None = None
-        """What has kept the trainer waiting for longer than it is patient."""
+        self._awaited: TicketNo | None = None
+        self._hurry = 0
+        """For so many batches the trainer has no patience."""
         self._outcomes = crew.outcomes
         self._succession = crew.succession
         self._supervisor = crew.supervisor
@@ -297,10 +299,13 @@ class Epoch:
         only_one = self._can_wait_for_one and expected.number in worker.leases and not self._pool.hedges
         began = time.monotonic()
         if self._sharing is not None:
-            if only_one and self._slow != expected.number:
-                self._take_in(self._pool.wait(worker, deadline=began + PATIENCE_S))
-                self._slow = expected.number
-                return
+            if expected.number != self._awaited:
+                self._awaited, self._hurry = expected.number, max(0, self._hurry - 1)
+                if only_one and not self._hurry:
+                    self._take_in(self._pool.wait(worker, deadline=began + PATIENCE_S))
+                    return
+            elif not self._hurry:
+                self._hurry = HURRY
             only_one = False
             self._employ_idle(self._sharing)
         slice_s = min(SLICE_S, self._timeout_s - self._waited_s) if self._timeout_s else SLICE_S
