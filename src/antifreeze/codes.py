@@ -51,6 +51,7 @@ DISEASES = {
     "AF330": "worker-state-lost",
     "AF331": "non-finite-sample",
     "AF332": "one-path-for-all",
+    "AF333": "second-epoch-fails",
     "AF401": "workers-restarted",
     "AF402": "many-small-tensors",
     "AF403": "lock-around-reads",

@@ -57,6 +57,35 @@ if __name__ == "__main__":
     for batch in DataLoader(Stream(), batch_size=2, num_workers=2):
         print("taken", flush=True)
 """,
+    "is_used_up": HEAD
+    + """
+class Stream(IterableDataset):
+    def __init__(self):
+        self.rest = iter(range(10))
+
+    def __iter__(self):
+        return self.rest
+
+if __name__ == "__main__":
+    loader = DataLoader(Stream(), batch_size=2, num_workers=1, persistent_workers=True)
+    for epoch in range(3):
+        for batch in loader:
+            pass
+""",
+    "remembers": HEAD
+    + """
+def special(i):
+    seen = os.environ.setdefault(f"SEEN_{i}", "")
+    os.environ[f"SEEN_{i}"] += "x"
+    if len(seen) == 1:
+        raise ValueError("twice")
+
+if __name__ == "__main__":
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=2, persistent_workers=True)
+    for epoch in range(3):
+        for batch in loader:
+            pass
+""",
     "in_a_child": HEAD
     + """
 more = {}
@@ -83,7 +112,7 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
     def facts(name: str) -> Facts:
         script = directory / f"{name}.py"
         script.write_text(PROGRAMS[name])
-        timeout_s = 60.0 if name in ("healthy", "hangs", "spawns") else 25.0
+        timeout_s = 60.0 if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers") else 25.0
         return examine([str(script), "--epochs", "3"], options=Options(timeout_s=timeout_s))
 
     with ThreadPoolExecutor(3) as pool:
@@ -144,6 +173,13 @@ def test_workers_of_a_stream_that_begin_alike_are_counted(examined: dict[str, Fa
     trial = as_written(facts)
     assert (trial.outcome, trial.same_items, trial.has_asked_for_worker_info) == (Outcome.OK, 2, False)
     assert trial.samples == 20
+
+
+def test_an_epoch_that_is_empty_or_fails_because_of_the_one_before_it_is_named(examined: dict[str, Facts]) -> None:
+    for name, outcome in (("is_used_up", Outcome.SHORT), ("remembers", Outcome.ERROR)):
+        trial = as_written(examined[name])
+        assert (trial.outcome, trial.epochs) == (outcome, 2)
+        assert [(each.code, each.weight) for each in diagnose(examined[name])] == [("AF333", Weight.LIKELY)]
 
 
 def test_a_trainer_that_is_a_child_of_the_script_is_the_one_that_is_examined(examined: dict[str, Facts]) -> None:

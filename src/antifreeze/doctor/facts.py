@@ -471,6 +471,8 @@ class Trial:
     """From iter() to the last batch or to the end of the trial."""
     first_batch_s: float | None = None
     is_whole_epoch: bool = False
+    epochs: int = 1
+    """Passes that were begun: what went wrong, did so in the last one; all the figures are of the first."""
     raised: Raised | None = None
     deaths: tuple[Death, ...] = ()
     stuck: tuple[Stuck, ...] = ()

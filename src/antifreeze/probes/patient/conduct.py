@@ -17,9 +17,9 @@ from typing import Any
 
 from antifreeze.doctor.facts import Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.gathering import read_trial, samples_to_blame
+from antifreeze.probes.gathering import read_trial, samples_to_blame, with_second_epoch
 from antifreeze.probes.patient.alone import Alone
-from antifreeze.probes.patient.drive import WRITTEN_S, Drive, Order
+from antifreeze.probes.patient.drive import FEW_BATCHES_S, WRITTEN_S, Drive, Order
 from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.places import Places
@@ -89,14 +89,32 @@ class Conduct:
         drive.run(loader, self._iterate)
         self._note_locks(loader, drive)
         trial = self._read(drive)
-        if trial.outcome is Outcome.OK and loader.worker_init_fn is not None and not loader.persistent_workers:
-            self._compare_seeds(loader, number, drive)
-        return trial
+        if not self._may_begin_again(loader, trial):
+            return trial
+        second = self._begin_again(loader, number, trial)
+        if loader.worker_init_fn is not None and not loader.persistent_workers:
+            self._compare_seeds(drive, second)
+        return with_second_epoch(trial, self._read(second))
 
-    def _compare_seeds(self, loader: Any, number: int, first: Drive) -> None:
-        """Start a second epoch, and see whether the generators of its workers start as before."""
-        second = self._begin(loader, number, workers=loader.num_workers, purpose="epoch")
+    def _may_begin_again(self, loader: Any, trial: Trial) -> bool:
+        """Whether there is time for a second epoch; of a stream, the first must have come to its end, as in the program."""
+        if trial.outcome not in (Outcome.OK, Outcome.SLOW) or trial.first_batch_s is None:
+            return False
+        if self._is_stream(loader) and not trial.is_whole_epoch:
+            return False
+        again = trial.seconds if loader.persistent_workers else trial.first_batch_s
+        return self._has_time(again + FEW_BATCHES_S + ALONE_S + trial.first_batch_s + CURVE_S + OURS_S)
+
+    def _begin_again(self, loader: Any, number: int, first: Trial) -> Drive:
+        """The start of a second epoch; persistent workers must have seen the first one to its end, too."""
+        passes = 2 if loader.persistent_workers else 1
+        wishes = {"purpose": "epoch", "passes": passes, "is_first_whole": first.is_whole_epoch}
+        second = self._begin(loader, number, workers=loader.num_workers, **wishes)
         second.run(loader, self._iterate)
+        return second
+
+    def _compare_seeds(self, first: Drive, second: Drive) -> None:
+        """Whether the generators of the workers start in the second epoch as in the first."""
         seeds = [
             {notes.worker: seeds for notes in worker_notes(drive.directory) for seeds in notes.all("seeds")}
             for drive in (first, second)
@@ -113,7 +131,7 @@ class Conduct:
         hangs = written.outcome is Outcome.HANG
         if not self._hangs_alone(loader, failed=failed, deadly=deadly, is_deadly_now=hangs):
             self._try_others(loader, written)
-        if hangs and deadly and self._has_time(written.seconds + 4):
+        if hangs and deadly and written.epochs == 1 and self._has_time(written.seconds + 4):
             drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
             drive.run(loader, self._iterate)
         elif deadly and not hangs:  # the last of all: it may be the end of this process
