@@ -40,6 +40,15 @@ if __name__ == "__main__":
 """
 PROGRAMS = {
     "healthy": HEAD + "more = {}" + LOOP,
+    "opens_lazily": HEAD
+    + """
+more, opened = {}, []
+def special(i):
+    if not opened:
+        opened.append(os.getpid())
+    assert opened == [os.getpid()], "a handle of another process"
+"""
+    + LOOP,
     "fails": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        raise KeyError('label 5')\n" + LOOP,
     "hangs": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        time.sleep(600)\n" + LOOP,
     "exits": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        os._exit(3)\n" + LOOP,
@@ -112,7 +121,7 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
     def facts(name: str) -> Facts:
         script = directory / f"{name}.py"
         script.write_text(PROGRAMS[name])
-        timeout_s = 60.0 if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers") else 25.0
+        timeout_s = 60.0 if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers", "opens_lazily") else 25.0
         return examine([str(script), "--epochs", "3"], options=Options(timeout_s=timeout_s))
 
     with ThreadPoolExecutor(3) as pool:
@@ -133,6 +142,13 @@ def test_a_healthy_loader_is_tried_on_both_engines_and_without_workers(examined:
         assert (trial.outcome, trial.batches, trial.samples) == (Outcome.OK, 6, 12), trial
         assert not trial.wrong and not trial.deaths and not trial.stuck and trial.raised is None
     assert str(facts.loaders[0].built_at) == str(facts.loaders[0].iterated_at) == "healthy.py:18"
+
+
+def test_what_the_trainer_opens_without_workers_is_not_there_for_other_trials(examined: dict[str, Facts]) -> None:
+    trials = examined["opens_lazily"].trials
+    assert {trial.outcome for trial in trials} == {Outcome.OK}
+    assert [trial.workers for trial in trials][-1] == 0 and len(trials) >= 3
+    assert not [each for each in diagnose(examined["opens_lazily"]) if each.weight is not Weight.POSSIBLE]
 
 
 def test_the_sample_that_fails_is_named_with_its_line(examined: dict[str, Facts]) -> None:

@@ -1,7 +1,9 @@
 """The order of an examination inside the patient: look at the loaders, then try the one that was to be iterated.
 
-First torch's loader as it is written; then the data without workers; then our engine and other numbers of workers; last
-what may end this process. All of it happens here, where the threads of the program are alive, as its next epochs would.
+First torch's loader as it is written. If it works, our engine, other numbers of workers and other loaders follow; the
+data without workers comes last, for what a dataset opens or keeps in this process later workers would inherit. If it
+does not work, the data without workers comes next: it tells most; last what may end this process. All of it happens
+here, where the threads of the program are alive, as its next epochs would.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ class Conduct:
         self._batches: int = options["batches"]
         self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
+        self._kept_s = 0.0
+        """Of the time that is left, for what must not be missed at the end."""
         self._slowest_s = 0.0
         """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
@@ -67,11 +71,10 @@ class Conduct:
         for number, each in enumerate([loader, *others]):
             self._look_at(each, number, iterated_at if each is loader else None)
         written = self._try_as_written(loader, 0)
-        self._try_the_rest(loader, written)
         if written.outcome in (Outcome.OK, Outcome.SLOW):
-            for number, each in enumerate(others, start=1):
-                if self._has_time((written.first_batch_s or 0.0) + CURVE_S + 5):
-                    self._try_as_written(each, number, seconds=CURVE_S)
+            self._try_what_works(loader, written, others)
+        else:
+            self._try_what_fails(loader, written)
 
     def _look_at(self, loader: Any, number: int, iterated_at: Place | None) -> None:
         try:
@@ -124,7 +127,15 @@ class Conduct:
             same = any(one[name] == other[name] for one, other in pairs for name in one if name in other)
             Log(str(first.directory / "driver.events")).write(same_seeds=same)
 
-    def _try_the_rest(self, loader: Any, written: Trial) -> None:
+    def _try_what_works(self, loader: Any, written: Trial, others: list[Any]) -> None:
+        self._kept_s = ALONE_S + (written.first_batch_s or 0.0)
+        self._try_others(loader, written)
+        for number, each in enumerate(others, start=1):
+            if self._has_time((written.first_batch_s or 0.0) + CURVE_S + 5):
+                self._try_as_written(each, number, seconds=CURVE_S)
+        self._try_alone(loader, failed=[], not_yet=[])
+
+    def _try_what_fails(self, loader: Any, written: Trial) -> None:
         if any(death.locks_held for death in written.deaths):
             return  # nobody can take these any more, and we would wait for them like anybody else
         failed, deadly = samples_to_blame(written)
@@ -235,7 +246,7 @@ class Conduct:
         return bool(loader._dataset_kind == _DatasetKind.Iterable)
 
     def _has_time(self, seconds: float) -> bool:
-        return time.monotonic() + seconds < self._deadline
+        return time.monotonic() + seconds + self._kept_s < self._deadline
 
     def _seconds(self, wanted: float) -> float:
         return max(1.0, min(wanted, self._deadline - time.monotonic()))
