@@ -5,6 +5,7 @@ from dataclasses import replace
 from antifreeze.doctor.advice import Point, recommended
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import (
+    Assignment,
     DatasetClass,
     Death,
     Facts,
@@ -124,6 +125,16 @@ def test_a_batch_of_none_only_is_told_from_one_none_that_collate_drops() -> None
     ]
     assert "every sample of a batch (8, 9)" in finding.what
     assert "if batch is None: continue" in finding.fix[1]
+
+
+def test_a_descriptor_that_is_kept_as_a_number_is_an_open_file_unless_it_is_read_by_place() -> None:
+    for used, codes in ((("os.lseek", "os.read"), {"AF307"}), (("os.pread",), set())):
+        opened = Assignment(name="fd", value="os.open", place=Place("train.py", 8), used_as=used)
+        dataset = DatasetClass(name="Rows", place=Place("train.py", 6), assignments=(opened,))
+        call = LoaderCall(place=Place("train.py", 30), workers=2, datasets=("Rows",))
+        findings = found(Facts(source=Source(script="train.py", datasets=(dataset,), loaders=(call,))))
+        assert findings.keys() == codes
+        assert all("os.pread(self.fd, count, offset)" in finding.fix[2] for finding in findings.values())
 
 
 def test_an_index_of_numpys_or_torchs_is_an_index() -> None:

@@ -78,14 +78,15 @@ class Assignment:
     name: str
     value: str
     """The dotted name of what is called, with imports seen through: `zipfile.ZipFile`, `open`, `numpy.load`; or the kind of
-    expression: `lambda`, `generator`, `list`, `listcomp`, `dict`, `set`, `other`."""
+    expression: `lambda`, `generator`, `list`, `listcomp`, `dict`, `set`, `fileno` (of any file), `other`."""
     mode: str | None = None
     """The mode argument, of calls that open something and where it is a constant."""
     place: Place
     used_at: Place | None = None
     """The first line of `__getitem__`, `__iter__`, or of a method that they call, that uses it."""
     used_as: tuple[str, ...] = ()
-    """How it is used there: attributes called on it (`read`, `seek`, `map`), `with`, `[]`, `()`, `next`, `fileno`."""
+    """How it is used there: attributes called on it (`read`, `seek`, `map`), `with`, `[]`, `()`, `next`, `fileno`;
+    functions of the system that it is given to (`os.read`, `os.pread`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
