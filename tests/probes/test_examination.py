@@ -51,6 +51,25 @@ def special(i):
     + LOOP,
     "fails": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        raise KeyError('label 5')\n" + LOOP,
     "hangs": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        time.sleep(600)\n" + LOOP,
+    "asks_a_thread": HEAD
+    + """
+import queue, threading
+more = {}
+class Numbers(Numbers):
+    def __init__(self):
+        self.asked, self.answers = queue.Queue(), queue.Queue()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            self.answers.put(self.asked.get())
+
+    def __getitem__(self, i):
+        self.asked.put(i)
+        return self.answers.get()
+"""
+    + LOOP,
     "exits": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        os._exit(3)\n" + LOOP,
     "spawns": HEAD + "more = {'multiprocessing_context': 'spawn'}" + LOOP,
     "streams": HEAD
@@ -121,7 +140,11 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
     def facts(name: str) -> Facts:
         script = directory / f"{name}.py"
         script.write_text(PROGRAMS[name])
-        timeout_s = 60.0 if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers", "opens_lazily") else 25.0
+        timeout_s = (
+            60.0
+            if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers", "opens_lazily", "asks_a_thread")
+            else 25.0
+        )
         return examine([str(script), "--epochs", "3"], options=Options(timeout_s=timeout_s))
 
     with ThreadPoolExecutor(3) as pool:
@@ -170,6 +193,15 @@ def test_a_hang_is_seen_with_the_line_and_the_sample_of_each_worker(examined: di
     assert any(each.sample == "5" for each in trial.orphans)
     alone = examined["hangs"].trial(0, engine="torch", workers=0)
     assert alone is not None and alone.outcome is Outcome.HANG
+
+
+def test_no_time_is_spent_on_our_engine_where_workers_wait_for_a_thread_that_reaches_no_worker(
+    examined: dict[str, Facts],
+) -> None:
+    facts = examined["asks_a_thread"]
+    assert [(trial.engine, trial.workers) for trial in facts.trials] == [("torch", 2), ("torch", 0)]
+    assert facts.run is not None and "antifreeze" not in facts.run.stderr
+    assert [(each.code, each.weight) for each in diagnose(facts)] == [("AF101", Weight.CERTAIN)]
 
 
 def test_a_worker_that_ends_itself_is_told_with_its_status_and_its_line(examined: dict[str, Facts]) -> None:

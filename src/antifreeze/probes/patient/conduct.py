@@ -17,7 +17,7 @@ from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
-from antifreeze.doctor.facts import Outcome, Place, Trial
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
 from antifreeze.probes.gathering import read_trial, samples_to_blame, with_second_epoch
 from antifreeze.probes.patient.alone import Alone
@@ -33,6 +33,8 @@ ALONE_S = 4.0
 CURVE_S = 3.0
 # Loaders beside the one that is iterated first.
 MOST_OTHERS = 4
+# What a forked worker has lost for good, if it waits for it.
+LOST = ("thread", "loop")
 # What our engine may need to help itself out of a hang.
 OURS_S = 10.0
 
@@ -57,6 +59,7 @@ class Conduct:
         self._batches: int = options["batches"]
         self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
+        self._looked_at: dict[int, Loader] = {}
         self._kept_s = 0.0
         """Of the time that is left, for what must not be missed at the end."""
         self._slowest_s = 0.0
@@ -81,6 +84,7 @@ class Conduct:
             from antifreeze.probes.objects import look_at  # noqa: PLC0415 - what it needs is not needed before
 
             fact = look_at(loader, number=number, built_at=self._built_at.get(loader), iterated_at=iterated_at)
+            self._looked_at[number] = fact
             self._log.write(loader=asdict(fact))
         except Exception as fault:  # noqa: BLE001 - the trials tell most, and work without it
             self._log.write(fault=f"look_at: {type(fault).__name__}: {fault}")
@@ -183,7 +187,7 @@ class Conduct:
 
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
-        if written.engine == "torch" and self._has_time(needed + OURS_S):
+        if written.engine == "torch" and self._has_time(needed + OURS_S) and not self._is_lost_for_good(written):
             self._try_ours(loader)
         if written.outcome not in (Outcome.OK, Outcome.SLOW) or written.first_batch_s is None:
             return
@@ -195,6 +199,14 @@ class Conduct:
                 drive.run(loader, self._iterate)
                 loader.num_workers = wanted
             count *= 2
+
+    def _is_lost_for_good(self, written: Trial) -> bool:
+        """Whether workers wait for a thread that no fork has, of a dataset that crosses to no other process."""
+        fact = self._looked_at.get(written.loader)
+        if fact is None or fact.crosses is not False or written.outcome is not Outcome.HANG:
+            return False
+        waits = any(stuck.role == "worker" and stuck.waits_in == "lock" for stuck in written.stuck)
+        return waits and any(held.kind in LOST and held.is_deadly for held in fact.held)
 
     def _try_ours(self, loader: Any) -> None:
         from antifreeze.install import install, uninstall  # noqa: PLC0415 - when torch's own has been tried
