@@ -64,6 +64,7 @@ DISEASES = {
     "AF504": "unrepeatable-stream",
     "AF505": "fixed-worker-seed",
     "AF601": "waits-for-another-rank",
+    "AF602": "same-order-every-epoch",
     "AF901": "few-processors",
     "AF902": "small-shm",
     "AF903": "few-descriptors",

@@ -129,6 +129,15 @@ class DatasetClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedOrder:
+    """`DistributedSampler(…)`, not told to leave the order as it is."""
+
+    place: Place
+    shuffles: bool | None = None
+    """None: it cannot be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCall:
     """`DataLoader(…)`."""
 
@@ -150,6 +159,8 @@ class LoaderCall:
     their `function` is the name of what is defined."""
     is_in_loop: bool = False
     """Whether it is made anew in every turn of a loop."""
+    distributed: DistributedOrder | None = None
+    """Of the sampler that it is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +229,8 @@ class Source:
     start_method: str | None = None
     """That these calls set, if they agree on one."""
     start_method_clashes: tuple[Clash, ...] = ()
+    tells_epochs: bool = False
+    """Whether `set_epoch` occurs anywhere, or a library is imported that calls it for its users."""
     thread_settings: tuple[Place, ...] = ()
     """Calls that raise or set the number of threads (`torch.set_num_threads`, `cv2.setNumThreads`)."""
     has_main_guard: bool = False
