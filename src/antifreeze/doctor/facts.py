@@ -516,6 +516,8 @@ class Trial:
     """Of None samples: index → what was raised and caught on the way, in a sentence, when it was fetched once more."""
     wrong: tuple[str, ...] = ()
     """Indices whose content differs from what the trainer itself gets, where that gets the same twice."""
+    originals: Mapping[str, str] = field(default_factory=dict)
+    """Of samples of a `Subset` that are named here: index in it → index in the whole dataset."""
     same_draws: tuple[str, ...] = ()
     """Paths of generators in the dataset that several workers drew the same numbers from."""
     same_seeds: bool | None = None

@@ -92,6 +92,7 @@ class _Gathering:
             none_samples=self._named("none"),
             swallowed=driver.get("swallowed", {}),
             wrong=tuple(driver.get("wrong", ())),
+            originals=driver.get("originals", {}),
             same_draws=self._same_draws(),
             same_seeds=driver.get("same_seeds"),
             same_items=self._same_items(),
@@ -284,7 +285,7 @@ def with_second_epoch(trial: Trial, second: Trial) -> Trial:
     """A trial with what became of the start of another epoch."""
     if second.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):
         bad = {name: getattr(second, name) for name in ("outcome", "raised", "deaths", "stuck", "orphans", "stderr")}
-        return replace(trial, epochs=2, **bad)
+        return replace(trial, epochs=2, originals={**trial.originals, **second.originals}, **bad)
     is_empty = trial.batches > 0 and second.is_whole_epoch and not second.batches
     return replace(trial, epochs=2, outcome=Outcome.SHORT if is_empty else trial.outcome)
 

@@ -24,6 +24,7 @@ from antifreeze.probes.patient.alone import Alone
 from antifreeze.probes.patient.drive import FEW_BATCHES_S, WRITTEN_S, Drive, Order
 from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
+from antifreeze.probes.patient.subsets import originals
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
@@ -96,12 +97,15 @@ class Conduct:
         drive.run(loader, self._iterate)
         self._note_locks(loader, drive)
         trial = self._read(drive)
+        self._note_originals(loader, drive, trial)
         if not self._may_begin_again(loader, trial):
             return trial
         second = self._begin_again(loader, number, trial)
         if loader.worker_init_fn is not None and not loader.persistent_workers:
             self._compare_seeds(drive, second)
-        return with_second_epoch(trial, self._read(second))
+        again = self._read(second)
+        self._note_originals(loader, second, again)
+        return with_second_epoch(trial, again)
 
     def _may_begin_again(self, loader: Any, trial: Trial) -> bool:
         """Whether there is time for a second epoch; of a stream, the first must have come to its end, as in the program."""
@@ -173,7 +177,9 @@ class Conduct:
         alone.finish()
         self._slowest_s = alone.slowest_s
         Log(str(written / "driver.events")).write(wrong=alone.wrong)
-        return self._read(drive)
+        trial = self._read(drive)
+        self._note_originals(loader, drive, trial)
+        return trial
 
     def _try_deadly(self, loader: Any, deadly: list[str]) -> Trial:
         """In the trainer: whoever watches may see the same happen to it."""
@@ -251,6 +257,10 @@ class Conduct:
                     held.append(path)
         if held:
             Log(str(drive.directory / "driver.events")).write(locks_held=held)
+
+    def _note_originals(self, loader: Any, drive: Drive, trial: Trial) -> None:
+        if found := originals(loader.dataset, trial):
+            Log(str(drive.directory / "driver.events")).write(originals=found)
 
     def _is_stream(self, loader: Any) -> bool:
         from torch.utils.data import _DatasetKind  # noqa: PLC0415
