@@ -147,6 +147,12 @@ def test_what_works_with_fork_only_is_said_with_its_path_and_line() -> None:
     assert len(said(trial(4, 200), loader=spawned)) == 1
 
 
+def test_what_two_loaders_of_one_dataset_meet_elsewhere_is_said_once() -> None:
+    loader = Loader(number=0, num_workers=4, start_method="fork", obstacles=(OBSTACLE,))
+    facts = Facts(loaders=(loader, replace(loader, number=1)), trials=(trial(4, 200, is_as_written=True),))
+    assert sum("forkserver" in text for text in verdicts(facts)) == 1
+
+
 def test_a_script_that_could_not_be_tried_is_told_so_and_why() -> None:
     raised = Raised(type="RuntimeError", message="", stage="script", place=Place("train.py", 31))
     failed = Facts(run=Run(command="train.py", outcome=Outcome.ERROR, raised=raised))

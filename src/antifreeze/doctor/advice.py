@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Trial
+from antifreeze.doctor.facts import Facts, Loader, Machine, Obstacle, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 # A rate that is so near to the best is as good: measurements of a few seconds are no better than that.
@@ -62,8 +62,7 @@ def verdicts(facts: Facts, findings: Iterable[Finding] = ()) -> list[str]:
         said.append(
             f"loading is healthy; the freeze is elsewhere{_place_instead(facts) or ', or later'}{_tried(facts)}"
         )
-    said += [text for loader in facts.loaders if (text := portability(facts, loader))]
-    return said
+    return said + _portabilities(facts)
 
 
 # --- the number of workers
@@ -160,6 +159,16 @@ def portability(facts: Facts, loader: Loader) -> str | None:
     more = f", and {len(loader.obstacles) - 1} more" if len(loader.obstacles) > 1 else ""
     works = "loading works here with fork; it fails" if trial and trial.outcome is Outcome.OK else "loading would fail"
     return f"{works} with spawn and forkserver (Windows, macOS, Python 3.14): {first.path}{at}{more}"
+
+
+def _portabilities(facts: Facts) -> list[str]:
+    """One for each obstacle: loaders of one dataset meet the same."""
+    told: dict[Obstacle, str] = {}
+    for loader in facts.loaders:
+        text = portability(facts, loader)
+        if text is not None:
+            told.setdefault(loader.obstacles[0], text)
+    return list(told.values())
 
 
 def _fails_itself(facts: Facts, loader: Loader) -> str | None:
