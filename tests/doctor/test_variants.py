@@ -17,6 +17,7 @@ from antifreeze.doctor.facts import (
     Outcome,
     Place,
     Raised,
+    Run,
     Sight,
     Source,
     Stuck,
@@ -100,6 +101,15 @@ def test_workers_that_wait_for_their_own_threads_at_the_end_are_a_slow_shutdown_
     codes = found(hanging(LOCK, stuck=stuck))
     assert "AF104" not in codes
     assert "daemon=True" in codes["AF405"].fix[0]
+
+
+def test_workers_that_live_on_are_told_beside_a_hang_only_where_somebody_kills_the_trainer() -> None:
+    socket = replace(WAITING, waits_in="socket")
+    facts = hanging(LOCK, stuck=socket)
+    facts = replace(facts, trials=(replace(facts.trials[0], orphans=(socket,)),))
+    run = Run(command="train.py", outcome=Outcome.OK, is_trainer_a_child=False)
+    assert found(replace(facts, run=run)).keys() == {"AF103"}
+    assert found(replace(facts, run=replace(run, is_trainer_a_child=True))).keys() == {"AF103", "AF106"}
 
 
 # --- data
@@ -257,3 +267,11 @@ def test_our_engine_is_not_the_cure_of_what_it_was_seen_to_fail_at() -> None:
         ours = Trial(loader=0, engine="antifreeze", workers=2, outcome=outcome)
         fix = found(hanging(LOCK, ours))["AF104"].fix
         assert fix[place] == "antifreeze run {script}" if place is not None else "antifreeze run {script}" not in fix
+
+
+def test_a_short_epoch_tells_nothing_about_the_speed_of_loading() -> None:
+    slow = written(Outcome.OK, batches=12, samples=24, seconds=0.9, first_batch_s=0.1)
+    fast = Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK, batches=12, samples=24, seconds=0.2)
+    assert "AF406" not in found(Facts(loaders=(LOADER,), trials=(slow, fast)))
+    longer = replace(slow, batches=24, samples=48, seconds=1.8)
+    assert "AF406" in found(Facts(loaders=(LOADER,), trials=(longer, fast)))
