@@ -127,28 +127,12 @@ class Chronicle:
     ) -> None:
         """A worker makes no progress: tell the user, with the stacks of all that are stuck."""
         pulse, seat = worker.board.read_pulse(), worker.seat
-        self._stalls += 1
-        file = write_stacks(
-            f"stall-{self._stalls}.txt",
-            "\n".join(f"seat {each}{' (the one reported)' if each == seat else ''}\n{texts[each]}" for each in texts),
-        )
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = texts[seat] or None
-        silent_s = self._watchdog.silent_s(seat)
         stack = _last_stack(texts[seat])
-        is_stopped, waits_in = self._watchdog.is_stopped(seat), self._watchdog.waits_in(seat)
-        finding = consultation.about_stuck(
-            worker,
-            stack,
-            sample=facts["sample"],
-            seconds=silent_s,
-            typical_s=typical_s,
-            waits_in=waits_in,
-            is_stopped=is_stopped,
-            is_at_work=is_at_work,
-            workers=self._workers,
-        )
+        finding = self._ask_about_stall(worker, stack, facts["sample"], typical_s=typical_s, is_at_work=is_at_work)
         facts["code"] = finding.code if finding else None
+        silent_s = self._watchdog.silent_s(seat)
         self._ledger.add(Kind.STALL, f"no progress for {silent_s:.0f} s; {did}", **facts)
         stall = report.Stall(
             seconds=silent_s,
@@ -160,16 +144,44 @@ class Chronicle:
             position=pulse.position if facts["sample"] else None,
             typical_s=typical_s,
             frames=[_with_source(frame) for frame in stack.frames] if stack else (),
-            waits_in="stopped (SIGSTOP)" if is_stopped else waits_in,
+            waits_in="stopped (SIGSTOP)" if self._watchdog.is_stopped(seat) else self._watchdog.waits_in(seat),
             how_sure=finding.weight.word if finding else "possible",
             disease=named(finding.code) if finding else None,
             why=finding.why if finding else None,
             fix=_cure(finding) if finding else None,
             did=did,
             setting="stall_after=, hedge=, sample_timeout= (or run --stall-after, --no-hedge)",
-            stack_file=str(file) if file else None,
+            stack_file=self._write_stacks(texts, reported=seat),
         )
         say_report(report.stall_report(stall))
+
+    def _ask_about_stall(
+        self,
+        worker: Worker,
+        stack: stacks.Stack | None,
+        sample: str | None,
+        *,
+        typical_s: float | None,
+        is_at_work: bool,
+    ) -> Finding | None:
+        return consultation.about_stuck(
+            worker,
+            stack,
+            sample=sample,
+            seconds=self._watchdog.silent_s(worker.seat),
+            typical_s=typical_s,
+            waits_in=self._watchdog.waits_in(worker.seat),
+            is_stopped=self._watchdog.is_stopped(worker.seat),
+            is_at_work=is_at_work,
+            workers=self._workers,
+        )
+
+    def _write_stacks(self, texts: Mapping[SeatNo, str], *, reported: SeatNo) -> str | None:
+        """All stacks into a file of their own; its name."""
+        self._stalls += 1
+        parts = (f"seat {each}{' (the one reported)' if each == reported else ''}\n{texts[each]}" for each in texts)
+        file = write_stacks(f"stall-{self._stalls}.txt", "\n".join(parts))
+        return str(file) if file else None
 
     def note_no_snapshot(self, worker: Worker, *, again: int | None) -> None:
         """Another worker takes over without the random state of this one; None: too much has been done to redo it."""
