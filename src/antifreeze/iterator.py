@@ -255,6 +255,8 @@ class Iterator(_Stock):
     def _is_stale(self, loader: Any) -> bool:
         """Whether the dataset was changed since its workers were started, and the user wants that put right."""
         assert self._epoch is not None
+        if isinstance(self._epoch, InlineEpoch):  # which reads the dataset as it is
+            return False
         changed = difference(self._traits, describe(self._dataset))
         if changed is None:
             return False

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.worker.benches import draw
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 from torch.utils.data._utils import collate as torch_collate
 
@@ -21,6 +20,7 @@ from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stream import EndOfStream
 from antifreeze.errors import CannotCross
 from antifreeze.settings import Policy
+from worker.benches import draw
 
 WORKERS = 3
 BATCHES = 9

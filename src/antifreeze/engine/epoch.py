@@ -30,7 +30,7 @@ from antifreeze.engine.hedging import Rescue
 from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import Course, InlineEpoch
 from antifreeze.engine.numbers import TicketNo, WorkerNo
-from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent
+from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent, opened_again
 from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.pool.ending import stop_deadline
@@ -115,6 +115,8 @@ class Epoch:
         """How long no batch has come while one was waited for."""
         self._failure: Failure | None = None
         self._tear: Failure | None = None
+        self._in_hand: Arrival[Outcome] | None = None
+        """What was taken, and has not reached the user by a fault of ours."""
         self._meant = 0
         """The `id` of the error that was last raised on purpose; not the error, whose traceback would hold this epoch."""
 
@@ -174,10 +176,16 @@ class Epoch:
             self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
             self._dispatch.done()
-            if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+            opened = None
+            try:
+                if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+                    self._send_work()
+                opened = self._outcomes.open(arrival)
                 self._send_work()
-            batch, error = self._outcomes.open(arrival)
-            self._send_work()
+            except Exception:
+                self._in_hand = arrival if opened is None else opened_again(arrival, *opened)
+                raise
+            batch, error = opened
             if not self._is_strict and self._losses.note_delivered(arrival.ticket):
                 self._fail(self._losses.error)
             if error is not None:
@@ -340,6 +348,8 @@ class Epoch:
             return None
         with interruptions.held():
             self._end_workers()
+            if self._in_hand is not None:
+                self._delivery.put_back(self._in_hand)
             estates = {worker.number: self._succession.estate_of(worker) for worker in self._pool.workers}
             whole = {number: estate for number, estate in estates.items() if estate is not None}
             return self._go_on_here(self._make_bench(), whole, fault) if len(whole) == len(estates) else None
@@ -368,6 +378,7 @@ class Epoch:
             pinning_limit_s=self._pinning_limit_s,
             close=self._arena.close,
             estates=estates,
+            in_hand=self._in_hand.ticket.number if self._in_hand else None,
         )
 
     def _receive(self, heard: Heard) -> None:

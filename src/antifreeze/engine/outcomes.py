@@ -90,6 +90,13 @@ class Over(NamedTuple):
 Outcome = Full | Letter | Made | Pinning | Broken | Raised | Unsent | Nothing | Over
 
 
+def opened_again(arrival: Arrival[Outcome], batch: Any, error: Exception | None) -> Arrival[Outcome]:
+    """The same once more, as it was opened: a slot can be opened but once."""
+    if error is not None:
+        return Arrival(arrival.ticket, Broken(error))
+    return arrival if isinstance(arrival.outcome, Nothing | Over) else Arrival(arrival.ticket, Made(batch))
+
+
 class Outcomes:
     """Makes outcomes of what workers say, and batches or errors of outcomes."""
 

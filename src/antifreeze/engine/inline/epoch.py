@@ -19,7 +19,7 @@ from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.inline.bench import InlineBench, Refused
 from antifreeze.engine.misgivings import Misgivings
-from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Broken, Made, Nothing, Outcome, Outcomes, Over, Pinning
 from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
@@ -64,8 +64,13 @@ class InlineEpoch:
         pinning_limit_s: float,
         close: Callable[[], None],
         estates: Mapping[WorkerNo, Estate] | None = None,
+        in_hand: TicketNo | None = None,
     ) -> None:
-        """`estates`: what workers have left, for the rest of a pass that they had begun; None: there were no workers."""
+        """`estates`: what workers have left, for the rest of a pass that they had begun; None: there were no workers.
+
+        `in_hand`: the ticket that was about to be delivered then. The one to follow it has been planned.
+        """
+        self._in_hand = in_hand
         self._bench = bench
         self._plan, self._delivery, self._outcomes, self._losses, self._chronicle = course
         self._outcomes.workers = bench.parts
@@ -129,7 +134,8 @@ class InlineEpoch:
             if self._passes_over():
                 continue
             self._await_pinning()
-            self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
+            if self._delivery.peek().ticket.number != self._in_hand:
+                self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
             batch, error = self._outcomes.open(arrival)
             if self._losses.note_delivered(arrival.ticket):

@@ -2,7 +2,7 @@
 
 Neither a fork nor a copy brings the thread along, so that a worker which asks would wait for ever. Said only on evidence:
 the loop says which thread runs it, and the thread was started with the queue, or with an object that holds it. A class
-that says itself how it is pickled may start a thread of its own in a worker, and is left alone.
+that says itself how it is pickled may start another thread where it arrives: it is given the chance.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ def find_lost_thread(roots: Mapping[str, Any]) -> Hazard | None:
     if not threads:
         return None
     names = {thread.ident: thread.name for thread in threads}
-    served = {id(each): thread.name for thread in filter(_is_users, threads) for each in _queues_of(thread)}
+    served = {id(each): thread for thread in filter(_is_users, threads) for each in _queues_of(thread)}
     # Executors and the like are judged whole, and made anew where they cross.
     for path, thing in walk(roots, closed=(*closed_types(), *held_types(), PerWorker)):
-        if id(thing) in served:
-            return Hazard(path, f"a queue that the thread {served[id(thing)]!r} serves", _WHY, True, True)
+        if (thread := served.get(id(thing))) is not None:
+            stays = not any(map(_is_pickled_its_own_way, _given_to(thread)))
+            what = f"a queue that the thread {thread.name!r} serves"
+            return Hazard(path, what, _WHY, is_certain=True, stays_here=stays)
         if (loop := loaded("asyncio:BaseEventLoop")) is not None and is_a(thing, loop):
             runs_in = names.get(attributes_of(thing).get("_thread_id"))
             if runs_in is not None:
-                return Hazard(path, f"an event loop that runs in the thread {runs_in!r}", _WHY, True, True)
+                what = f"an event loop that runs in the thread {runs_in!r}"
+                return Hazard(path, what, _WHY, is_certain=True, stays_here=True)
     return None
 
 
@@ -51,7 +54,7 @@ def _queues_of(thread: threading.Thread) -> Iterator[Any]:
     level = list(_given_to(thread))
     seen: set[int] = set()
     for _ in range(DEEPEST):
-        level = [thing for thing in level if id(thing) not in seen and not _is_pickled_its_own_way(thing)]
+        level = [thing for thing in level if id(thing) not in seen]
         seen.update(map(id, level))
         yield from (thing for thing in level if _is_queue(thing))
         level = [part for thing in level if not _is_queue(thing) for part in _parts(thing)]
@@ -101,5 +104,5 @@ def _is_queue(thing: Any) -> bool:
 def _is_pickled_its_own_way(thing: Any) -> bool:
     kind = type(thing)
     return not _is_queue(thing) and any(
-        getattr(kind, way, None) is not getattr(object, way, None) for way in ("__getstate__", "__reduce__")
+        getattr(kind, way) is not getattr(object, way) for way in ("__getstate__", "__reduce__", "__reduce_ex__")
     )
