@@ -223,7 +223,7 @@ class Iterator(_Stock):
         except StopIteration:
             self._end_pass()
             raise
-        except BaseException as error:
+        except BaseException as error:  # a fault of ours costs the workers, and not the epoch
             substitute = self._epoch.hand_over(error) if isinstance(error, Exception) else None
             if substitute is None:
                 self._epoch.tear(error)  # unless it is meant; also for torch's own __next__, under its profiler

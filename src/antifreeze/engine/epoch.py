@@ -352,7 +352,15 @@ class Epoch:
                 self._delivery.put_back(self._in_hand)
             estates = {worker.number: self._succession.estate_of(worker) for worker in self._pool.workers}
             whole = {number: estate for number, estate in estates.items() if estate is not None}
-            return self._go_on_here(self._make_bench(), whole, fault) if len(whole) == len(estates) else None
+            if len(whole) < len(estates):
+                return None
+            try:
+                return self._go_on_here(self._make_bench(), whole, fault)
+            except Exception as why:  # of a dataset that cannot be copied, say: the fault is what is raised
+                if interruptions.is_of_a_handler(why):
+                    raise
+                say_once(f"the rest of this epoch cannot be loaded in this process either: {why}")
+                return None
 
     def _end_workers(self) -> None:
         for heard in self._pool.hear_out(deadline=stop_deadline()):
