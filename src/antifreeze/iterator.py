@@ -111,6 +111,8 @@ class Iterator(_Stock):
             self._tally = account.tally
             self._tally.begin(_clock())
             try:
+                if account.stays_here is not None:
+                    raise OnlyInProcess(account.stays_here)
                 grow = functools.partial(start_stem, recipe, start_method, account.ledger)
                 pool = Pool(grow, workers=loader.num_workers)
             except OnlyInProcess as why:

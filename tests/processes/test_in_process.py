@@ -9,6 +9,7 @@ import random
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
+from antifreeze.engine import epoch
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.orders import Orders
@@ -218,6 +220,54 @@ def test_an_unmodified_script_finishes(run_script: Callable[..., Ended]) -> None
         via="antifreeze",
     ).check()
     assert ended.stdout.strip() == "[[0, 2, 4, 6], [8, 10, 12, 14]]"
+
+
+class Signalled(Numbers):
+    """A thread answers, without a queue: whether a worker would miss it is not known before."""
+
+    def __init__(self) -> None:
+        super().__init__(LENGTH)
+        self.asked, self.answered = threading.Event(), threading.Event()
+        self.number: int | None = None
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self) -> None:
+        while self.asked.wait():
+            self.asked.clear()
+            if self.number is None:
+                return
+            self.number *= 2
+            self.answered.set()
+
+    def __getitem__(self, index: int) -> int | None:
+        self.answered.clear()
+        self.number = index
+        self.asked.set()
+        self.answered.wait()
+        return self.number
+
+    def close(self) -> None:
+        self.number = None
+        self.asked.set()
+        self.thread.join(PATIENCE_S)
+
+
+def test_workers_that_turn_out_to_wait_for_a_thread_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path))
+    monkeypatch.setattr(epoch, "SLICE_S", 0.2)
+    dataset = Signalled()
+    try:
+        loader = our_class()(dataset, batch_size=4, num_workers=2, stall_after=0.5)
+        for _ in range(2):
+            assert [batch.tolist() for batch in loader] == DOUBLED
+        counts = account_of(loader).ledger.counts
+        assert (counts[Kind.CLEAN_START], counts[Kind.IN_PROCESS]) == (1, 2)
+        assert counts[Kind.STALL] >= 1
+    finally:
+        dataset.close()
 
 
 # --- a fault of ours

@@ -372,7 +372,9 @@ class Epoch:
         self.read_times()
 
     def _go_on_here(self, bench: InlineBench, estates: Mapping[WorkerNo, Estate], fault: Exception) -> InlineEpoch:
-        why = str(fault) if isinstance(fault, OnlyInProcess) else f"a fault of antifreeze itself: {fault!r}"
+        why = f"a fault of antifreeze itself: {fault!r}"
+        if isinstance(fault, OnlyInProcess):
+            why = self._account.stays_here = str(fault)
         self._chronicle.note_in_process(why)
         course = Course(self._plan, self._delivery, self._outcomes, self._losses, self._chronicle)
         return InlineEpoch(

@@ -22,6 +22,8 @@ class Hazard:
     """What a fork does to it."""
     is_certain: bool = False
     """Whether a forked worker that uses it waits for ever, or fails."""
+    is_thread: bool = False
+    """Whether it is a thread, which no worker has, and which one may wait for or not."""
     stays_here: bool = False
     """Whether it is of no use in a fresh process either: a copy of it lacks the thread of this one that it lives by."""
 

@@ -70,9 +70,11 @@ def _grow_around(hazard: Hazard, recipe: Recipe, ledger: Ledger) -> StemHandle:
             ) from error
         stem = grow(recipe)
         what = f"{hazard}. Workers are forked all the same, for no fresh process can take over: {_first_line(error)}"
+        stem.risk = str(hazard) if hazard.is_thread else None
         ledger.add(Kind.RISKY_FORK, what)
         say_once(f"{what}. To be safe, make it in the worker, on first use (antifreeze.per_worker)")
         return stem
+    stem.risk = str(hazard) if hazard.is_thread else None
     stem.because = f"workers start in a fresh process instead of a fork: {hazard}"
     ledger.add(Kind.CLEAN_START, stem.because)
     say_once(stem.because)
