@@ -6,12 +6,13 @@ import functools
 import linecache
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
 
 from antifreeze.codes import named
 from antifreeze.doctor.finding import Finding
 from antifreeze.engine import consultation, wording
 from antifreeze.engine.arena.board import Pulse
-from antifreeze.engine.numbers import SeatNo
+from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.worker import Worker
@@ -26,8 +27,20 @@ from antifreeze.observe.files import write_stacks
 from antifreeze.observe.ledger import Facts, Kind, Ledger
 from antifreeze.observe.say import say_counted, say_once, say_report
 
+
+class Who(Protocol):
+    """Somebody who makes batches: a worker, or this process in its place."""
+
+    @property
+    def number(self) -> WorkerNo: ...
+    @property
+    def known_pid(self) -> int | None: ...
+
+
 Failure = Callable[[], Exception]
 """Makes the error to raise. (Not the error itself: with its traceback it would hold the epoch.)"""
+
+NO_SNAPSHOT = "no snapshot of its generators could be kept: they take more than 63 KiB, or cannot be pickled"
 
 _KINDS: dict[str, Kind] = {
     "retried": Kind.SAMPLE_RETRIED,
@@ -53,11 +66,11 @@ class Chronicle:
         self._witness = witness
         self._stalls = 0
 
-    def note(self, kind: Kind, what: str, worker: Worker | None = None, ticket: Ticket | None = None) -> None:
+    def note(self, kind: Kind, what: str, worker: Who | None = None, ticket: Ticket | None = None) -> None:
         """A record of something that needs no more words."""
         self._ledger.add(kind, what, **_facts(worker, None, ticket))
 
-    def note_mishaps(self, worker: Worker, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
+    def note_mishaps(self, worker: Who, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
         """What went wrong with samples of a batch, and what was done about it."""
         for mishap in mishaps:
             if mishap.kind == "none":
@@ -183,9 +196,8 @@ class Chronicle:
         file = write_stacks(f"stall-{self._stalls}.txt", "\n".join(parts))
         return str(file) if file else None
 
-    def note_no_snapshot(self, worker: Worker, *, again: int | None) -> None:
+    def note_no_snapshot(self, worker: Who, *, again: int | None, why: str = NO_SNAPSHOT) -> None:
         """Another worker takes over without the random state of this one; None: too much has been done to redo it."""
-        why = "no snapshot of its generators could be kept: they take more than 63 KiB, or cannot be pickled"
         what = f"all {again} batches that it had made are made again" if again else "its random draws begin anew"
         self._ledger.add(Kind.NO_SNAPSHOT, f"{what}: {why}", **_facts(worker, None, None))
         say_once(f"another process takes over from worker {worker.number}, and {what}: {why}")
@@ -198,6 +210,12 @@ class Chronicle:
     def note_doubt(self, what: str) -> None:
         """A result is silently wrong, or looks like it."""
         self._ledger.add(Kind.DOUBT, what)
+        say_once(what)
+
+    def note_in_process(self, why: str) -> None:
+        """What is left of this pass is loaded in the trainer."""
+        what = f"the rest of this epoch is loaded in this process, without workers: {why}"
+        self._ledger.add(Kind.IN_PROCESS, what)
         say_once(what)
 
     def note_one_fewer(self, workers: int) -> None:
@@ -301,7 +319,7 @@ class Chronicle:
         )
 
 
-def _facts(worker: Worker | None, pulse: Pulse | None, ticket: Ticket | None) -> Facts:
+def _facts(worker: Who | None, pulse: Pulse | None, ticket: Ticket | None) -> Facts:
     return {
         "worker": int(worker.number) if worker else None,
         "pid": worker.known_pid if worker else None,

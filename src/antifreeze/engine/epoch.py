@@ -7,15 +7,17 @@ user wants that. What becomes of workers that are lost or stuck is the superviso
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
+from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Failure
 from antifreeze.engine.crew import assemble
 from antifreeze.engine.crossing.raised import load_error
@@ -25,14 +27,18 @@ from antifreeze.engine.flow.dispatch import Dispatch
 from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.hedging import Rescue
-from antifreeze.engine.numbers import TicketNo
-from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent
+from antifreeze.engine.inline.bench import InlineBench
+from antifreeze.engine.inline.epoch import Course, InlineEpoch
+from antifreeze.engine.numbers import TicketNo, WorkerNo
+from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent, opened_again
 from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
+from antifreeze.engine.pool.ending import stop_deadline
 from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.sharing import Sharing
+from antifreeze.engine.succession import Estate
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Returned, Settled, Spent, Unfit
 from antifreeze.engine.witness import Witness
@@ -71,8 +77,12 @@ class Epoch:
         is_stream: bool = False,
         by_ticket: bool = False,
         pinner: Pinner | None = None,
+        make_bench: Callable[[], InlineBench] | None = None,
     ) -> None:
+        """`make_bench`: makes what can go on in this process if a fault of ours ends the workers."""
         self._pool = pool
+        self._make_bench = make_bench
+        self._account = account
         self._pinner = pinner
         self._awaits_pinning = False
         self._arena = arena
@@ -117,6 +127,8 @@ class Epoch:
         """How long no batch has come while one was waited for."""
         self._failure: Failure | None = None
         self._tear: Failure | None = None
+        self._in_hand: Arrival[Outcome] | None = None
+        """What was taken, and has not reached the user by a fault of ours."""
         self._meant = 0
         """The `id` of the error that was last raised on purpose; not the error, whose traceback would hold this epoch."""
 
@@ -189,10 +201,16 @@ class Epoch:
                 self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
             self._dispatch.done()
-            if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+            opened = None
+            try:
+                if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+                    self._send_work()
+                opened = self._outcomes.open(arrival)
                 self._send_work()
-            batch, error = self._outcomes.open(arrival)
-            self._send_work()
+            except Exception:
+                self._in_hand = arrival if opened is None else opened_again(arrival, *opened)
+                raise
+            batch, error = opened
             if not self._is_strict and self._losses.note_delivered(arrival.ticket):
                 self._fail(self._losses.error)
             if error is not None:
@@ -225,15 +243,8 @@ class Epoch:
         if not isinstance(outcome, Pinning):
             return
         self._awaits_pinning = True  # an interrupt in here loses nothing
-        is_there = pinner.wait_for(outcome.pinned, timeout_s=self._pinning_limit_s)
+        pinner.await_pinned(outcome.pinned, batch=ticket.batch, timeout_s=self._pinning_limit_s)
         self._awaits_pinning = False
-        if not is_there:
-            error = RuntimeError(
-                f"DataLoader timed out after {self._pinning_limit_s:g} seconds: batch {ticket.batch} has come, and is "
-                "still on its way into page-locked memory (pin_memory=True)"
-            )
-            self._meant = id(error)
-            raise error
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
@@ -369,6 +380,61 @@ class Epoch:
             "iter(loader) starts another one"
         )
         self._tear = functools.partial(RuntimeError, text)
+
+    def hand_over(self, fault: Exception) -> InlineEpoch | None:
+        """What this has come to by a fault of ours, in the hands of somebody who goes on in this process.
+
+        None: it is no fault of ours, or nobody can go on.
+        """
+        is_meant = isinstance(fault, StopIteration) or id(fault) == self._meant
+        if self._make_bench is None or is_meant or self.has_failed or self._awaits_pinning or self._pool.is_abandoned:
+            return None
+        if interruptions.is_of_a_handler(fault) or not self._succession.can_be_read_again:
+            return None
+        with interruptions.held():
+            self._end_workers()
+            if self._in_hand is not None:
+                self._delivery.put_back(self._in_hand)
+            estates = {worker.number: self._succession.estate_of(worker) for worker in self._pool.workers}
+            whole = {number: estate for number, estate in estates.items() if estate is not None}
+            if len(whole) < len(estates):
+                return None
+            try:
+                return self._go_on_here(self._make_bench(), whole, fault)
+            except Exception as why:  # of a dataset that cannot be copied, say: the fault is what is raised
+                if interruptions.is_of_a_handler(why):
+                    raise
+                say_once(f"the rest of this epoch cannot be loaded in this process either: {why}")
+                return None
+
+    def _end_workers(self) -> None:
+        for heard in self._pool.hear_out(deadline=stop_deadline()):
+            if not isinstance(heard.message, Filled | Failed | Emptied | Ended):
+                continue
+            with contextlib.suppress(Exception):  # it may be the very fault; then the batch is made again
+                self._receive(heard)
+        self._pool.stop()
+        self.read_times()
+
+    def _go_on_here(self, bench: InlineBench, estates: Mapping[WorkerNo, Estate], fault: Exception) -> InlineEpoch:
+        why = f"a fault of antifreeze itself: {fault!r}"
+        if isinstance(fault, OnlyInProcess):
+            why = self._account.stays_here = str(fault)
+        self._chronicle.note_in_process(why)
+        course = Course(self._plan, self._delivery, self._outcomes, self._losses, self._chronicle)
+        return InlineEpoch(
+            bench,
+            course,
+            window=self._window,
+            account=self._account,
+            misgivings=self.misgivings,
+            is_stream=self._is_stream,
+            pinner=self._pinner,
+            pinning_limit_s=self._pinning_limit_s,
+            close=self._arena.close,
+            estates=estates,
+            in_hand=self._in_hand.ticket.number if self._in_hand else None,
+        )
 
     def _receive(self, heard: Heard) -> None:
         worker, message, descriptors = heard
