@@ -284,3 +284,14 @@ def test_a_limit_of_open_files_that_the_program_sets_itself_is_the_one_that_coun
     facts = Facts(machine=machine, source=Source(script="train.py", loops=(loop,)), loaders=(loader,))
     assert "AF203" not in found(facts)
     assert found(replace(facts, loaders=(replace(loader, descriptors=256),)))["AF203"].weight is Weight.LIKELY
+
+
+def test_forked_workers_that_prepare_themselves_in_every_epoch_are_told() -> None:
+    call = LoaderCall(place=Place("train.py", 30), workers=2)
+    loop = LoaderLoop(place=Place("train.py", 32), loader=call.place, epochs=Place("train.py", 31))
+    source = Source(script="train.py", loaders=(call,), loops=(loop,))
+    trial = written(Outcome.OK, batches=12, samples=24, seconds=4.0, first_batch_s=3.1, is_whole_epoch=True)
+    assert "AF401" not in found(Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=0.5),)))
+    facts = Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=3.0),))
+    assert found(facts)["AF401"].weight is Weight.POSSIBLE
+    assert "AF401" not in found(replace(facts, loaders=(replace(LOADER, persistent_workers=True),)))
