@@ -275,3 +275,23 @@ def test_a_short_epoch_tells_nothing_about_the_speed_of_loading() -> None:
     assert "AF406" not in found(Facts(loaders=(LOADER,), trials=(slow, fast)))
     longer = replace(slow, batches=24, samples=48, seconds=1.8)
     assert "AF406" in found(Facts(loaders=(LOADER,), trials=(longer, fast)))
+
+
+def test_a_limit_of_open_files_that_the_program_sets_itself_is_the_one_that_counts() -> None:
+    loop = LoaderLoop(place=Place("train.py", 31), loader=LOADER.built_at, kept=(Place("train.py", 32),))
+    machine = Machine(cpus=2, usable_cpus=2, descriptors_soft=65536, descriptors_hard=65536)
+    loader = replace(LOADER, batches=1000)
+    facts = Facts(machine=machine, source=Source(script="train.py", loops=(loop,)), loaders=(loader,))
+    assert "AF203" not in found(facts)
+    assert found(replace(facts, loaders=(replace(loader, descriptors=256),)))["AF203"].weight is Weight.LIKELY
+
+
+def test_forked_workers_that_prepare_themselves_in_every_epoch_are_told() -> None:
+    call = LoaderCall(place=Place("train.py", 30), workers=2)
+    loop = LoaderLoop(place=Place("train.py", 32), loader=call.place, epochs=Place("train.py", 31))
+    source = Source(script="train.py", loaders=(call,), loops=(loop,))
+    trial = written(Outcome.OK, batches=12, samples=24, seconds=4.0, first_batch_s=3.1, is_whole_epoch=True)
+    assert "AF401" not in found(Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=0.5),)))
+    facts = Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=3.0),))
+    assert found(facts)["AF401"].weight is Weight.POSSIBLE
+    assert "AF401" not in found(replace(facts, loaders=(replace(LOADER, persistent_workers=True),)))

@@ -347,6 +347,8 @@ class Loader:
     """Names of the Python threads beside the main one."""
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
+    descriptors: int | None = None
+    """The limit of open files that the program had by then: it may have set one itself."""
     unseen: tuple[str, ...] = ()
     """What could not be looked at, or not to its end in time: fields above (`obstacles`, `held`, `bulks`, `pools` …), or
     several at once: `settings`, `code`, `objects`, `program`."""

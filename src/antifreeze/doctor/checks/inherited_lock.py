@@ -25,6 +25,7 @@ from antifreeze.doctor.cases import Case, at, cases, touches, whose
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.handles import own_name
 from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF104"
@@ -54,6 +55,7 @@ def _examine(case: Case) -> list[Finding]:
         return []
     locks = [held for held in case.held if held.kind == "lock"]
     lock = next((held for held in locks if touches(held, [stuck.place])), None)
+    own = own_name(lock.path, lock.place) if lock else "self.lock"
     name = whose(lock) if lock else f"the lock{at(stuck.place)}"
     is_proven = lock is not None and lock.is_deadly
     if hangs_alone(case, stuck) and not is_proven:
@@ -68,7 +70,7 @@ def _examine(case: Case) -> list[Finding]:
             f"training process{_threads(case)}",
             fix=(
                 "antifreeze run {script}",
-                "make the lock in each worker: self.lock = antifreeze.per_worker(threading.Lock), then with self.lock():",
+                f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
             ),
             evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
             loader=case.number,
