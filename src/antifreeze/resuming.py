@@ -270,7 +270,7 @@ class StatefulIterator(Iterator):
         if self._is_finished and not self._persistent_workers:
             return  # the next pass has other workers
         try:
-            self._epoch.await_marks()
+            self._epoch.await_marks(at_end=self._is_finished)
         except BaseException as error:
             self._epoch.tear(error)
             raise

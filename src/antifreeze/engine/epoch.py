@@ -177,8 +177,11 @@ class Epoch:
             self._take_up(unfinished, first, shared_seed)
         is_new = unfinished is None or unfinished.is_over
         if is_new and marks.asks_first(is_first_pass=is_first and unfinished is None):
-            marks.unknown.update(worker.number for worker in self._pool.workers)
-            self._orders.ask(Question(first))
+            self._ask(marks)
+
+    def _ask(self, marks: Marks) -> None:
+        marks.ask(self._plan.next_number)
+        self._orders.ask(Question(self._plan.next_number))
 
     def _take_up(self, unfinished: Unfinished, first: TicketNo, shared_seed: int | None) -> None:
         """Bring workers to where others were another time, and plan what these had left undone."""
@@ -366,8 +369,10 @@ class Epoch:
             self._employ_idle(self._sharing)
         self._listen_to(worker if only_one else None)
 
-    def await_marks(self) -> None:
-        """Wait until all workers have said where they are before the first ticket of this pass."""
+    def await_marks(self, *, at_end: bool) -> None:
+        """Wait until all workers have said where they are, if they were asked; at the end of a pass, they are."""
+        if at_end and self.marks is not None and self.marks.is_behind() and not self._pool.is_stopped:
+            self._ask(self.marks)
         while self.marks is not None and self.marks.unknown and not self._pool.is_stopped:
             self._listen_to(None)
 
