@@ -22,9 +22,11 @@ __main__ | bootstrap
 cli
 probes
 antifreeze
+stateful
 loader | install | packing
 adoption
-iterator | inline
+resuming
+iterator | inline | drawing
 engine.epoch
 engine.inline
 engine.crew
@@ -33,7 +35,7 @@ engine.hedging | engine.misgivings
 engine.succession
 engine.sharing
 engine.chronicle | engine.orders | engine.times
-engine.witness | engine.wording | engine.pinning | engine.consultation
+engine.witness | engine.wording | engine.pinning | engine.consultation | engine.marks
 engine.pool
 engine.backends
 engine.seclusion

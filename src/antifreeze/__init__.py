@@ -19,6 +19,7 @@ The path of a batch, and where to read about each step:
     engine/epoch.py      the loop that names these steps; start reading here
     engine/supervisor.py what is done about workers that are lost or stuck; decided in engine/supervise/, pure
     engine/hedging.py    a second worker for one that is stuck; engine/succession.py: how another takes over
+    engine/marks.py      where workers were, for those who take a pass up another time
     engine/witness.py    what can be learned about a worker from outside
     engine/chronicle.py  what happened to workers, as records, reports and errors
     engine/backends/     where workers come from and how they end
@@ -27,6 +28,7 @@ The path of a batch, and where to read about each step:
     observe/             the ledger, the statistics, what is printed, where files go
     iterator.py          the engine behind torch's iterator interface
     loader.py            DataLoader
+    stateful.py          StatefulDataLoader; resuming.py: its iterators; drawing.py: samplers and generators, begun again
     packing.py           packed: millions of objects that workers read without copying their memory
     resources.py         per_worker: a resource that every process opens for itself
     settings/            every option, checked
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
         AntifreezeError,
         ArenaError,
         CannotCross,
+        CheckpointError,
         ConfigError,
         Fallback,
         InternalError,
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from antifreeze.packing import packed
     from antifreeze.resources import per_worker
     from antifreeze.settings import Retry
+    from antifreeze.stateful import StatefulDataLoader
 
 __version__ = "0.1.0"
 
@@ -74,12 +78,14 @@ __all__ = [
     "AntifreezeError",
     "ArenaError",
     "CannotCross",
+    "CheckpointError",
     "ConfigError",
     "DataLoader",
     "Fallback",
     "InternalError",
     "Retry",
     "SampleFailed",
+    "StatefulDataLoader",
     "WorkerCrashed",
     "WorkerFrozen",
     "WorkerKilled",
@@ -101,6 +107,7 @@ def __getattr__(name: str) -> object:
     homes = {
         "DataLoader": "antifreeze.loader",
         "Retry": "antifreeze.settings",
+        "StatefulDataLoader": "antifreeze.stateful",
         "packed": "antifreeze.packing",
         "per_worker": "antifreeze.resources",
         "register_kind": "antifreeze.engine.crossing.kinds.registry",

@@ -4,6 +4,7 @@
 
     AntifreezeError
     ├── ConfigError     (ValueError)    you: a setting cannot work; raised as early as it can be known
+    ├── CheckpointError (ValueError)    you: a state_dict belongs to another dataset, sampler or loader, or is broken
     ├── CannotCross     (TypeError)     you: an object cannot be sent to or from a worker; names its path
     ├── SampleFailed    (RuntimeError)  you: dataset code raised, and the exception itself could not travel
     ├── WorkerLost      (RuntimeError)  you or the machine
@@ -63,6 +64,10 @@ def _rebuild(cls: type[AntifreezeError], what: str, attributes: dict[str, Any]) 
 
 class ConfigError(AntifreezeError, ValueError):
     """A setting cannot work."""
+
+
+class CheckpointError(AntifreezeError, ValueError):
+    """A state_dict does not belong to this loader, or is no state_dict of ours."""
 
 
 class CannotCross(AntifreezeError, TypeError):

@@ -26,6 +26,7 @@ from antifreeze.engine.backends.start import OnlyInProcess, start_stem
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import InlineEpoch, start_inline
+from antifreeze.engine.marks import Marks
 from antifreeze.engine.pinning import Device, Pinner
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.seclusion import Secluded, draws_at_once
@@ -55,6 +56,7 @@ class Iterator(_Stock):
 
     _epoch: Epoch | InlineEpoch | None = None
     _is_stock = False
+    _is_ours = True  # looked for in the class itself: a class that others derive from it is theirs
 
     def __init__(self, loader: Any) -> None:
         if mode() is Mode.OFF:
@@ -139,6 +141,7 @@ class Iterator(_Stock):
                     by_ticket=recipe.by_ticket,
                     pinner=self._make_pinner(),
                     make_bench=functools.partial(InlineBench, recipe, quarantined=account.quarantined),
+                    marks=self._make_marks(loader),
                 )
             except BaseException:
                 pool.stop()  # which nobody else knows of
@@ -170,6 +173,10 @@ class Iterator(_Stock):
         pinner = Pinner(Device(self._pin_memory_device, torch.accelerator.current_device_index()))
         self._pin_memory_thread = pinner.thread
         return pinner
+
+    def _make_marks(self, loader: Any) -> Marks | None:
+        """Nobody wants to know where workers are."""
+        return None
 
     def _recipe(self, loader: Any, options: Options) -> Recipe:
         return Recipe(
@@ -255,19 +262,21 @@ class Iterator(_Stock):
         if has_new_workers:
             self._shutdown_workers()
             self._start(loader)
-        _Base._reset(self, loader, first_iter)
+        self._begin_pass(loader, is_first=first_iter or has_new_workers)
+
+    def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
+        assert self._epoch is not None
+        _Base._reset(self, loader, is_first)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
         next_index: Callable[[], Any] = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
         seed = None
         if self._by_ticket:
-            if not (first_iter or has_new_workers):  # else it has just been drawn
+            if not is_first:  # else it has just been drawn
                 self._base_seed = draw_seed(loader)
             seed = int(self._base_seed)
             next_index = next_index if draws_at_once(self._index_sampler) else Secluded(next_index)
         with interruptions.held():
-            self._epoch.begin(
-                next_index, is_first=first_iter or has_new_workers, shared_seed=self._shared_seed, seed=seed
-            )
+            self._epoch.begin(next_index, is_first=is_first, shared_seed=self._shared_seed, seed=seed)
 
     def _is_stale(self, loader: Any) -> bool:
         """Whether the dataset was changed since its workers were started, and the user wants that put right."""
@@ -302,7 +311,7 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if not TESTED_TORCH[0] <= version <= TESTED_TORCH[1]:
         return f"torch {torch.__version__} is not among the versions tested"
-    if iterator_type is not Iterator:
+    if "_is_ours" not in vars(iterator_type):
         return f"{iterator_type.__qualname__} brings an iterator of its own"
     context = loader.multiprocessing_context
     is_default = context is None or context in _DEFAULT_CONTEXTS

@@ -8,6 +8,7 @@ from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.chronicle import Chronicle
 from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.hedging import Rescue
+from antifreeze.engine.marks import Marks
 from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.outcomes import Outcome, Outcomes
@@ -43,6 +44,7 @@ def assemble(
     rescue: Rescue | None,
     in_order: bool,
     is_stream: bool,
+    marks: Marks | None,
 ) -> Crew:
     """The parts for this pool of workers."""
     workers = len(pool.workers)
@@ -50,7 +52,7 @@ def assemble(
         stall_after_s=options.stall_after_s, one_blocked_s=options.one_blocked_s, all_blocked_s=options.all_blocked_s
     )
     chronicle = Chronicle(account.ledger, watchdog, witness, workers=workers)
-    orders = Orders(pool, arena)
+    orders = Orders(pool, arena, marks)
     orders.quarantined = account.quarantined
     delivery: Delivery[Outcome] = Delivery(in_order=in_order)
     succession = Succession(orders, delivery, chronicle, is_stream=is_stream, replays=options.replay)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.arena.board import Snapshot
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Failure
@@ -24,11 +25,12 @@ from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.crossing.state import tell
 from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.flow.dispatch import Dispatch
-from antifreeze.engine.flow.history import Pass
+from antifreeze.engine.flow.history import Pass, Question
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.hedging import Rescue
 from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import Course, InlineEpoch
+from antifreeze.engine.marks import Marks, Unfinished
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent, opened_again
 from antifreeze.engine.pinning import Pinner
@@ -40,7 +42,18 @@ from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.sharing import Sharing
 from antifreeze.engine.succession import Estate
 from antifreeze.engine.times import Times
-from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled, Mishap, Returned, Settled, Spent, Unfit
+from antifreeze.engine.wire.messages import (
+    Emptied,
+    Ended,
+    Failed,
+    Filled,
+    Mishap,
+    Returned,
+    Settled,
+    Spent,
+    Told,
+    Unfit,
+)
 from antifreeze.engine.witness import Witness
 from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import Account
@@ -78,11 +91,13 @@ class Epoch:
         by_ticket: bool = False,
         pinner: Pinner | None = None,
         make_bench: Callable[[], InlineBench] | None = None,
+        marks: Marks | None = None,
     ) -> None:
         """`make_bench`: makes what can go on in this process if a fault of ours ends the workers."""
         self._pool = pool
         self._make_bench = make_bench
         self._account = account
+        self.marks = marks
         self._pinner = pinner
         self._awaits_pinning = False
         self._arena = arena
@@ -100,6 +115,7 @@ class Epoch:
             rescue=rescue,
             in_order=in_order,
             is_stream=is_stream,
+            marks=marks,
         )
         self._orders = crew.orders
         self._delivery = crew.delivery
@@ -144,10 +160,12 @@ class Epoch:
         is_first: bool = True,
         shared_seed: int | None = None,
         seed: int | None = None,
+        unfinished: Unfinished | None = None,
     ) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would, and have them made.
 
-        `seed`: that of this pass, from which those of its tickets follow.
+        `seed`: that of this pass, from which those of its tickets follow. `unfinished`: it goes on where it was another
+        time; `next_index` gives what comes after that.
         """
         for arrival in self._delivery.break_off():
             self._throw_away(arrival)
@@ -158,9 +176,47 @@ class Epoch:
         self._succession.begin_pass(self._plan.next_number)
         if self._is_stream and not is_first:
             self._begin_streams(shared_seed)
-        for _ in range(self._window):
+        if self.marks is not None:
+            self._begin_marks(self.marks, unfinished, is_first=is_first, shared_seed=shared_seed)
+        for _ in range(self._window - self._delivery.expected):
             self._plan_one()
         self._send_work()
+
+    def _begin_marks(
+        self, marks: Marks, unfinished: Unfinished | None, *, is_first: bool, shared_seed: int | None
+    ) -> None:
+        first = self._plan.next_number
+        marks.begin(first, unfinished)
+        if unfinished is not None:
+            self._take_up(unfinished, first, shared_seed)
+        is_new = unfinished is None or unfinished.is_over
+        if is_new and marks.asks_first(is_first_pass=is_first and unfinished is None):
+            self._ask(marks)
+
+    def _ask(self, marks: Marks) -> None:
+        marks.ask(self._plan.next_number)
+        self._orders.ask(Question(self._plan.next_number))
+
+    def _take_up(self, unfinished: Unfinished, first: TicketNo, shared_seed: int | None) -> None:
+        """Bring workers to where others were another time, and plan what these had left undone."""
+        for number, stand in enumerate(unfinished.stands):
+            if stand.place is not None:
+                self._orders.take_up(WorkerNo(number), stand.place)
+                self._succession.note_origin(WorkerNo(number), Snapshot(first, stand.place))
+        if unfinished.is_over:
+            if self._is_stream:
+                self._begin_streams(shared_seed)
+            return
+        self._plan.take_up(
+            batch=unfinished.planned,
+            turn=unfinished.turn,
+            ended=[stand.has_ended for stand in unfinished.stands],
+            asked=unfinished.asked,
+        )
+        for batch, worker, index in unfinished.again:
+            self._orders.pass_over(self._plan.plan_again(worker, batch=batch, index=index, is_open=False))
+        for batch, worker, index in unfinished.open:
+            self._expect(self._plan.plan_again(worker, batch=batch, index=index, is_open=True))
 
     def _begin_streams(self, shared_seed: int | None) -> None:
         for ticket in self._dispatch.call_off():  # sent later, they would read what is of the pass that begins
@@ -200,6 +256,8 @@ class Epoch:
             if not self._dispatch.narrow():
                 self._plan_one()  # before the batch is taken: an error of the sampler must not cost it
             arrival = self._delivery.take()
+            if self.marks is not None:
+                self.marks.note_delivered(arrival.ticket)
             self._dispatch.done()
             opened = None
             try:
@@ -224,6 +282,8 @@ class Epoch:
         arrival = self._delivery.peek()
         if isinstance(arrival.outcome, Over):
             self._delivery.take()
+            if self.marks is not None:
+                self.marks.note_end(arrival.ticket)
             self._dispatch.done()
             self._send_work()
             return True
@@ -272,9 +332,14 @@ class Epoch:
             raise
         if ticket is None:
             return False
+        self._expect(ticket)
+        return True
+
+    def _expect(self, ticket: Ticket) -> None:
         self._delivery.expect(ticket)
         self._dispatch.add(ticket)
-        return True
+        if self.marks is not None and not self._is_stream:
+            self.marks.open[ticket.batch] = ticket
 
     def _send_work(self) -> None:
         give = self._orders.give if self._sharing is None else self._sharing.give
@@ -308,19 +373,30 @@ class Epoch:
             return
         # One that has not been sent waits for room, which any worker can make; one with a hedge can come from either.
         only_one = self._can_wait_for_one and expected.number in worker.leases and not self._pool.hedges
-        began = time.monotonic()
         if self._sharing is not None:
             if expected.number != self._awaited:
                 self._awaited, self._hurry = expected.number, max(0, self._hurry - 1)
                 if only_one and not self._hurry:
-                    self._take_in(self._pool.wait(worker, deadline=began + PATIENCE_S))
+                    self._take_in(self._pool.wait(worker, deadline=time.monotonic() + PATIENCE_S))
                     return
             elif not self._hurry:
                 self._hurry = HURRY
             only_one = False
             self._employ_idle(self._sharing)
+        self._listen_to(worker if only_one else None)
+
+    def await_marks(self, *, at_end: bool) -> None:
+        """Wait until all workers have said where they are, if they were asked; at the end of a pass, they are."""
+        if at_end and self.marks is not None and self.marks.is_behind() and not self._pool.is_stopped:
+            self._ask(self.marks)
+        while self.marks is not None and self.marks.unknown and not self._pool.is_stopped:
+            self._listen_to(None)
+
+    def _listen_to(self, worker: Worker | None) -> None:
+        """Wait for a slice, for one worker or for all of them."""
+        began = time.monotonic()
         slice_s = min(SLICE_S, self._timeout_s - self._waited_s) if self._timeout_s else SLICE_S
-        self._take_in(self._pool.wait(worker if only_one else None, deadline=began + slice_s))
+        self._take_in(self._pool.wait(worker, deadline=began + slice_s))
         if time.monotonic() - began >= slice_s:
             self._take_in(self._pool.wait(None, deadline=began))  # what others have said meanwhile
             # A suspended machine, or a stopped trainer, must not count for more than the slice that it was.
@@ -466,10 +542,15 @@ class Epoch:
             self._supervisor.renew(worker, copied_bytes=message.copied_bytes)
             self._note_unsent()  # what was to be done
             return
+        elif isinstance(message, Told) and self.marks is not None:
+            self.marks.note_told(worker.number, worker.seat, *message)
+            return
         else:
             raise InternalError(f"worker {worker.number} said {message!r}")
         if message.mishaps:
             self._note_mishaps(worker, message.ticket, message.mishaps)
+        if self.marks is not None and message.mark is not None:
+            self.marks.note_answer(worker.seat, message.ticket, message.mark)
         self._waited_s = 0.0
         if not self._supervisor.is_calm:
             self._supervisor.note_done(worker, message.ticket)

@@ -10,12 +10,13 @@ from typing import SupportsIndex, TypeGuard
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
-from antifreeze.engine.flow.history import History, Pass
-from antifreeze.engine.numbers import TicketNo
+from antifreeze.engine.flow.history import History, Pass, Question
+from antifreeze.engine.marks import Marks
+from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
-from antifreeze.engine.wire.messages import Begin, Resume, Withdraw, Work
+from antifreeze.engine.wire.messages import Begin, Resume, Tell, Withdraw, Work
 
 # Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
 LOOK_EVERY = 16
@@ -24,9 +25,10 @@ LOOK_EVERY = 16
 class Orders:
     """Gives tickets out, and knows what each worker has."""
 
-    def __init__(self, pool: Pool, arena: Arena) -> None:
+    def __init__(self, pool: Pool, arena: Arena, marks: Marks | None = None) -> None:
         self._pool = pool
         self._arena = arena
+        self._marks = marks
         self.unsent: deque[tuple[Ticket, Exception]] = deque()
         """Tickets that could not be sent, and why; the epoch raises it in their turn."""
         self.history = History()
@@ -64,6 +66,9 @@ class Orders:
         for told in self.history.of(worker.number):
             if isinstance(told, Pass):
                 self._pool.send(worker, Begin(*told))
+            elif isinstance(told, Question):
+                if self._marks is not None and worker.number in self._marks.unknown:
+                    self._pool.send(worker, Tell(*told))
             elif told.number in undone:
                 self._send(worker, told)
             elif is_whole:  # else it would lead nowhere
@@ -79,6 +84,16 @@ class Orders:
         for worker in self._pool.workers:
             self.history.note_begin(worker.number, begun)
             self._pool.send(worker, Begin(*begun))
+
+    def ask(self, question: Question) -> None:
+        """Every worker is to say where it is, once it has done what it was given before."""
+        for worker in self._pool.workers:
+            self.history.note_question(worker.number, question)
+            self._pool.send(worker, Tell(*question))
+
+    def take_up(self, worker: WorkerNo, state: bytes) -> None:
+        """A worker is to begin where another one was, at another time."""
+        self._pool.send(self._pool.workers[worker], Resume(state))
 
     def take_back(self, worker: Worker, ticket: TicketNo) -> None:
         """Nothing has been put into the slot of this ticket."""
@@ -106,6 +121,8 @@ class Orders:
         work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget, False, ticket.seed)
         if self.quarantined:
             work = Work(*work[:7], *quarantine_for(ticket, self.quarantined))
+        if self._marks is not None and self._marks.is_due(ticket):
+            work = work._replace(is_marked=True)
         try:
             self._pool.send(worker, work, () if lease.descriptor is None else (lease.descriptor,))
         except Exception as error:  # an index that cannot be pickled, or no descriptor left

@@ -12,7 +12,7 @@ from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Snapshot, Step
 from antifreeze.engine.chronicle import NO_SNAPSHOT, Chronicle
 from antifreeze.engine.flow.delivery import Delivery
-from antifreeze.engine.flow.history import Pass
+from antifreeze.engine.flow.history import Pass, Question
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.plan.ticket import Ticket
@@ -62,6 +62,10 @@ class Succession:
         """Whether what workers have read can be had once more: always, but of a stream that is consumed."""
         return self._replays or not self._is_stream
 
+    def note_origin(self, number: WorkerNo, origin: Snapshot) -> None:
+        """A worker has begun in the middle of a pass, and so will whoever takes over before it has a snapshot."""
+        self._snapshots[number] = origin
+
     def obstacle(self, worker: Worker) -> str | None:
         """Why nobody can take over from this worker, which has ended; None: somebody can."""
         if not self._is_stream or worker.board.read_pulse().step is Step.STARTING:
@@ -105,7 +109,7 @@ class Succession:
         If it has done what we have not heard of, an older state serves.
         """
         number, history = worker.number, self._orders.history
-        told = history.of(number)
+        told = tuple(each for each in history.of(number) if not isinstance(each, Question))
         first = min((ticket.number for ticket in self.undone(number)), default=None)
         kept = [*worker.board.snapshots(), *filter(None, [self._snapshots.get(number)])]
         for snapshot in kept:

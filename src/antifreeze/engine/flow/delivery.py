@@ -68,6 +68,11 @@ class Delivery(Generic[T]):
         number = self._next()
         return Arrival(self._expected[number], self._arrived[number])
 
+    @property
+    def expected(self) -> int:
+        """How many outcomes the user is still to get, as far as it is planned."""
+        return len(self._expected)
+
     def is_expected(self, number: TicketNo) -> bool:
         """Whether the user is still to get the outcome of this ticket."""
         return number in self._expected

@@ -24,11 +24,17 @@ class Pass(NamedTuple):
     shared_seed: int | None
 
 
+class Question(NamedTuple):
+    """A worker is asked where it is, before this ticket."""
+
+    number: TicketNo
+
+
 class History:
     """Tickets in the order in which they were sent, worker by worker, and where passes begin."""
 
     def __init__(self) -> None:
-        self._sent: defaultdict[WorkerNo, deque[Ticket | Pass]] = defaultdict(deque)
+        self._sent: defaultdict[WorkerNo, deque[Ticket | Pass | Question]] = defaultdict(deque)
         self._cuts: dict[WorkerNo, TicketNo] = {}
         """Before these tickets, everything is forgotten."""
 
@@ -41,6 +47,10 @@ class History:
     def note_begin(self, worker: WorkerNo, begun: Pass) -> None:
         """A worker has been told that another pass begins."""
         self._sent[worker].append(begun)
+
+    def note_question(self, worker: WorkerNo, question: Question) -> None:
+        """A worker has been asked where it is."""
+        self._sent[worker].append(question)
 
     def forget_before(self, worker: WorkerNo, number: TicketNo) -> None:
         """There is a snapshot of this worker from right before this ticket."""
@@ -61,10 +71,10 @@ class History:
         """Whether nothing is missing since the last snapshot, or since the start."""
         return worker not in self._cuts
 
-    def of(self, worker: WorkerNo) -> tuple[Ticket | Pass, ...]:
+    def of(self, worker: WorkerNo) -> tuple[Ticket | Pass | Question, ...]:
         """All that this worker was told since its last snapshot."""
         return tuple(self._sent[worker])
 
 
-def _size_of(told: Ticket | Pass) -> int:
+def _size_of(told: Ticket | Pass | Question) -> int:
     return len(told.index) if isinstance(told, Ticket) and isinstance(told.index, list | tuple) else 1

@@ -9,7 +9,7 @@ The sampler is advanced only when the caller asks for one ticket, so that look-a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from antifreeze.engine.numbers import TicketNo, WorkerNo
@@ -68,6 +68,19 @@ class Plan:
         self._next_index = next_index
         self._seed = seed
         self._start_over()
+
+    def take_up(self, *, batch: int, turn: int, ended: Sequence[bool], asked: Sequence[int]) -> None:
+        """Go on in the middle of an epoch, with this batch, and whoever's turn it is."""
+        self._batch, self._turn = batch, turn
+        self._has_ended, self._asked = list(ended), list(asked)
+
+    def plan_again(self, worker: WorkerNo, *, batch: int, index: Any, is_open: bool) -> Ticket:
+        """A ticket that was planned for this worker another time; an open one is still to be delivered."""
+        seed = None if self._seed is None else ticket_seed(self._seed, batch)
+        ticket = Ticket(TicketNo(self._next_number), batch, worker, index, seed)
+        self._next_number += 1
+        self._under_way[worker] += is_open
+        return ticket
 
     def draw(self) -> Ticket | None:
         """Advance the sampler by one; None when it is exhausted, or all workers' streams are. Its errors pass through."""

@@ -64,12 +64,28 @@ class Work(NamedTuple):
     """Positions of samples in quarantine: treated as if they had failed, without being fetched."""
     quarantined: tuple[int, ...] = ()
     """All indices in quarantine, as far as they are numbers: not to be drawn in the place of another."""
+    is_marked: bool = False
+    """Say with the answer where the worker is after it, for those who want to begin there another time."""
 
 
 class Resume(NamedTuple):
     """To a worker that takes over from another: its generators as they were."""
 
     state: bytes
+
+
+class Tell(NamedTuple):
+    """To a worker: say where you are, before this ticket."""
+
+    ticket: TicketNo
+
+
+class Told(NamedTuple):
+    """From a worker: this is where it is before this ticket."""
+
+    ticket: TicketNo
+    mark: bytes | None
+    """As with an answer."""
 
 
 class Begin(NamedTuple):
@@ -104,6 +120,8 @@ class Filled(NamedTuple):
     """Size of the memory that the worker made for it and sends along; 0: the batch is in the slot it was given."""
     mishaps: tuple[Mishap, ...] = ()
     """What went wrong on the way."""
+    mark: bytes | None = None
+    """Where the worker is now; empty: where it was when it last said so; None: nobody wants to know, or it cannot tell."""
 
 
 class Failed(NamedTuple):
@@ -116,6 +134,7 @@ class Failed(NamedTuple):
     """Of the sample that raised; -1: it was none of them, or nobody knows which."""
     mishaps: tuple[Mishap, ...] = ()
     """What went wrong before that."""
+    mark: bytes | None = None
 
 
 class Emptied(NamedTuple):
@@ -123,6 +142,7 @@ class Emptied(NamedTuple):
 
     ticket: TicketNo
     mishaps: tuple[Mishap, ...]
+    mark: bytes | None = None
 
 
 class Ended(NamedTuple):
@@ -130,6 +150,7 @@ class Ended(NamedTuple):
 
     ticket: TicketNo
     mishaps: tuple[Mishap, ...] = ()
+    mark: bytes | None = None
 
 
 class Returned(NamedTuple):
@@ -217,6 +238,8 @@ Message = (
     | Grown
     | Settled
     | Unfit
+    | Tell
+    | Told
 )
 
 _KINDS: tuple[type[Message], ...] = (
@@ -239,6 +262,8 @@ _KINDS: tuple[type[Message], ...] = (
     Grown,
     Settled,
     Unfit,
+    Tell,
+    Told,
 )
 
 
@@ -272,14 +297,14 @@ def _encode_work(work: Work) -> bytes:
     index = work.index
     if not (type(index) is list and _INTS.issuperset(map(type, index))):
         index = _dump_index(index)  # bytes, which an index that goes as it is never is
-    rest = work[2:] if work.leave_out or work.quarantined else work[2:-2]
+    rest = work[2:] if work.leave_out or work.quarantined or work.is_marked else work[2:-3]
     return pickle.dumps((_NUMBERS[Work], work.ticket, index, *rest), 5)
 
 
 def _encode_filled(filled: Filled) -> bytes:
-    ticket, parcel, definition, body, made_bytes, mishaps = filled
-    if mishaps:
-        return pickle.dumps((_NUMBERS[Filled], ticket, tuple(parcel), definition, body, made_bytes, mishaps), 5)
+    ticket, parcel, definition, body, made_bytes, mishaps, mark = filled
+    if mishaps or mark is not None:
+        return pickle.dumps((_NUMBERS[Filled], ticket, tuple(parcel), definition, body, made_bytes, mishaps, mark), 5)
     return pickle.dumps((_NUMBERS[Filled], ticket, tuple(parcel), definition, body, made_bytes), 5)
 
 

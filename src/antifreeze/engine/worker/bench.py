@@ -24,6 +24,7 @@ from antifreeze.engine.worker.fetch import Batcher, Fetcher
 from antifreeze.engine.worker.lenient import NOT_REWOUND, LenientFetcher, NothingLeft, none_returned
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices
+from antifreeze.engine.worker.place import MapPlace, Place
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage, Renewal
@@ -71,6 +72,8 @@ class Workbench:
         self.notices = Notices(board)
         self._renewal = Renewal(recipe, heritage) if heritage else None
         self._room = self._writer.room if heritage else None
+        self._is_marked = recipe.is_marked
+        self._last_mark: bytes | None = None
         self._looks_after = 0
         """After so many tickets it is looked whether generators that the dataset holds have been drawn from."""
         try:
@@ -92,6 +95,7 @@ class Workbench:
         self.rest()
 
     def _set_up(self, recipe: Recipe) -> None:
+        self._map_place = MapPlace(recipe.dataset, self.randomness) if recipe.is_marked else None
         self._fetcher = self._batcher = Fetcher(recipe, self._room, self._pulse, self.stopwatch)
         if not recipe.policy.is_strict:
             self._lenient = LenientFetcher(
@@ -110,7 +114,28 @@ class Workbench:
     def resume(self, state: bytes) -> None:
         """Take over from another worker, whose generators were in this state."""
         if self._birth_error is None:
-            self.randomness.restore(state)
+            (self._map_place or self.randomness).restore(state)
+
+    def mark(self) -> bytes | None:
+        """Where this worker is now, if it can tell; empty if it is where it was when it last said so."""
+        try:
+            if self._birth_error is not None:
+                self._birth_error.reraise()
+            mark = self._whereabouts()
+        except Exception as error:  # of the dataset's state_dict: to be raised when somebody asks for it
+            mark = Place("unknown", of_dataset=f"{type(error).__qualname__}: {error}").dump()
+        if mark is not None and mark == self._last_mark:
+            return b""
+        self._last_mark = mark or self._last_mark
+        return mark
+
+    def first_mark(self) -> bytes | None:
+        """Where this worker is before the first ticket of a pass."""
+        return self.mark()
+
+    def _whereabouts(self) -> bytes | None:
+        assert self._map_place is not None
+        return self._map_place.with_generators(self.randomness.state())
 
     def replay(self, work: Work) -> None:
         """Draw what was drawn for this ticket, and nothing else."""
@@ -203,12 +228,13 @@ class Workbench:
         self._snapshot_due = time.monotonic() + SNAPSHOT_S
         try:
             state = self.randomness.state()
+            place = state if self._map_place is None else self._map_place.with_generators(state)
         except Exception:  # of a generator of the user's own kind: without snapshots, all is redone from the start
             self._rewinder.mark(None)
             self._snapshot_due = math.inf
             return
         self._rewinder.mark(state)
-        if self._board.keep(ticket, state) and self._renewal is not None:
+        if self._board.keep(ticket, place) and self._renewal is not None:
             self._renewal.raise_if_due()
 
     def _rewind(self) -> bool:

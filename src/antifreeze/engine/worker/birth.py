@@ -74,6 +74,11 @@ def reseed(generators: Iterable[Any], source: str) -> None:
             generator.seed(seed & 0xFFFFFFFF)
 
 
+def new_generator(seed: int) -> torch.Generator:
+    """A generator of our own."""
+    return torch.Generator().manual_seed(seed)
+
+
 def seed_pipe(dataset: Any, shared_seed: int | None) -> None:
     """Give the random stages of a data pipe the seed that all its workers have."""
     if shared_seed is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from antifreeze.engine.arena.board import Board
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Begin, Leave, Resume, Returned, Spent, Withdraw, Work
+from antifreeze.engine.wire.messages import Begin, Ended, Leave, Resume, Returned, Spent, Tell, Told, Withdraw, Work
 from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage, Renewed
@@ -30,10 +30,15 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
             if isinstance(order, Begin):
                 workbench.begin_pass(order)
                 continue
+            if isinstance(order, Tell):
+                channel.send_all(Told(order.ticket, workbench.first_mark()))
+                continue
             if order.is_replay:
                 workbench.replay(order)
                 continue
             answer, made = workbench.carry_out(order, descriptors)
+            if order.is_marked or (recipe.is_marked and isinstance(answer, Ended)):
+                answer = answer._replace(mark=workbench.mark())
             channel.send_all(answer, [made.fd] if made else ())
             workbench.stopwatch.sent()
             if made:
@@ -57,9 +62,9 @@ def bench_for(recipe: Recipe) -> type[Workbench]:
     return TicketBench if recipe.by_ticket else Workbench
 
 
-def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begin, list[int]]]:
+def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begin | Tell, list[int]]]:
     """What there is to do, until the trainer says to leave: then nothing more, also of what had been ordered before."""
-    waiting: deque[tuple[Work | Begin, list[int]]] = deque()
+    waiting: deque[tuple[Work | Begin | Tell, list[int]]] = deque()
     while True:
         if waiting and not channel.has_unread:
             yield waiting.popleft()
@@ -67,7 +72,7 @@ def orders(channel: Channel, workbench: Workbench) -> Iterator[tuple[Work | Begi
         match channel.receive():
             case None:
                 pass  # a slice has passed
-            case (Work() | Begin() as order, descriptors):
+            case (Work() | Begin() | Tell() as order, descriptors):
                 waiting.append((order, descriptors))
             case (Resume(state), _):
                 workbench.resume(state)

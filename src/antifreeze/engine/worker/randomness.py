@@ -12,7 +12,7 @@ import pickle
 import random
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -84,6 +84,10 @@ class Randomness:
         """Make them all as they were; one that is not there yet is put in its place."""
         *of_all, held = pickle.loads(state)
         restore_global(*of_all)
+        self.put_back(held)
+
+    def put_back(self, held: Mapping[Path, Any]) -> None:
+        """Make those as these are; one that is not there yet is put in its place."""
         for path, generator in held.items():
             with contextlib.suppress(Exception):  # its holder is made at first use, and is not there yet
                 _put(self._recipe, path, generator)

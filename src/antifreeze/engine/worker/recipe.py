@@ -35,6 +35,10 @@ class Recipe:
     """Whether every ticket brings the seed that its random numbers follow from."""
     shared_seed: int | None = None
     """Of a data pipe, for all its workers; None: it is none."""
+    is_marked: bool = False
+    """Whether workers are asked where they are, so that others can begin there another time."""
+    is_resumed: bool = False
+    """Whether workers begin in the middle of a pass: a stream is not read before they have been told where."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ kept.
 
 from __future__ import annotations
 
-import pickle
 import types
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from antifreeze.engine.flow.mishap import wait_before_next
 from antifreeze.engine.numbers import WorkerNo
@@ -20,6 +19,7 @@ from antifreeze.engine.worker.fetch import Batcher
 from antifreeze.engine.worker.lenient import NothingLeft, none_returned, wait_for
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices, Share
+from antifreeze.engine.worker.place import Place, has_state, load_place, state_of
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
@@ -61,6 +61,7 @@ class StreamFetcher(Batcher):
         self._skipped: Exception | None = None
         """What was raised instead of the last item, and was let pass."""
         self._source: Any = None
+        self._has_ended = False
 
     def begin(self) -> None:
         """A pass over the stream begins."""
@@ -75,7 +76,12 @@ class StreamFetcher(Batcher):
     @property
     def keeps_state(self) -> bool:
         """Whether the stream can be told where to go on."""
-        return _has_state(self._dataset) or _has_state(self._source)
+        return has_state(self._dataset) or has_state(self._source)
+
+    @property
+    def is_to_begin(self) -> bool:
+        """Whether nobody has said yet where it is to be read from."""
+        return self._source is None and not self._has_ended
 
     @property
     def knows_its_place(self) -> bool:
@@ -89,22 +95,28 @@ class StreamFetcher(Batcher):
 
     def state(self) -> tuple[Any, Any, int]:
         """Where the stream is: what the dataset says of itself, what its iterator does, and how far it was shared out."""
-        return _state_of(self._dataset), _state_of(self._source), self._share.number
+        of_dataset = None if self._source is self._dataset else state_of(self._dataset)
+        return of_dataset, state_of(self._source), self._share.number
 
-    def end(self) -> None:
-        """Nothing more will come in this pass."""
+    def end(self, of_dataset: Any, of_iterator: Any) -> None:
+        """Nothing more will come in this pass; the next one may go by what the dataset says of itself."""
+        if of_dataset is not None:
+            self._dataset.load_state_dict(of_dataset)
+        elif of_iterator is not None and self._source is None:
+            self.begin()  # a dataset that is its own iterator may know nothing of itself before
+        if of_iterator is not None and self._source is self._dataset:
+            self._source.load_state_dict(of_iterator)
         self._has_ended = True
 
-    def go_to(self, state: tuple[Any, Any, int]) -> None:
+    def go_to(self, of_dataset: Any, of_iterator: Any, shared_out: int) -> None:
         """Go on from where another worker's stream was."""
-        of_dataset, of_source, number = state
         if of_dataset is not None:
             self._dataset.load_state_dict(of_dataset)
         self.begin()
         self._notices.items_wanted = 0  # its first items are another worker's
-        if of_source is not None:
-            self._source.load_state_dict(of_source)
-        self._share.number = number
+        if of_iterator is not None:
+            self._source.load_state_dict(of_iterator)
+        self._share.number = shared_out
 
     def fetch(self, index: range | int) -> Any:
         """The next batch; EndOfStream if there is none. Whatever user code raises passes through."""
@@ -196,33 +208,23 @@ class StreamPlace:
 
     def state(self) -> bytes:
         """The place between two batches; only of a stream that `keeps_state` and has begun."""
-        if self._stream.has_ended:  # asked now, it may say that it begins anew
-            return self.at("end")
-        return pickle.dumps((self._randomness.state(), self._stream.state()), 5)
+        if self._stream.has_ended:
+            return self.at_end()
+        return Place("here", self._randomness.state(), *self._stream.state()).dump()
 
-    def at(self, position: Literal["start", "end"]) -> bytes:
-        """The place before the stream is read from its start, or when nothing more comes."""
-        return pickle.dumps((self._randomness.state(), position), 5)
+    def at_start(self) -> bytes:
+        """The place before the stream is read from its start."""
+        return Place("start", self._randomness.state()).dump()
 
-    def restore(self, state: bytes) -> None:
+    def at_end(self) -> bytes:
+        """The place when nothing more comes."""
+        return Place("end", self._randomness.state(), *self._stream.state()).dump()
+
+    def restore(self, raw: bytes) -> None:
         """Go where another worker was."""
-        generators, position = pickle.loads(state)
-        if position == "end":
-            self._stream.end()
-        elif position != "start":  # else the pass is still to begin
-            self._stream.go_to(position)
-        self._randomness.restore(generators)
-
-
-# Packages whose state leaves out the items in a shuffle buffer: they would be lost. Such a stream is read again.
-_FORGETFUL = ("datasets",)
-
-
-def _has_state(thing: Any) -> bool:
-    if type(thing).__module__.partition(".")[0] in _FORGETFUL:
-        return False
-    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
-
-
-def _state_of(thing: Any) -> Any:
-    return thing.state_dict() if _has_state(thing) else None
+        place = load_place(raw)
+        if place.position == "end":
+            self._stream.end(place.of_dataset, place.of_iterator)
+        elif place.position == "here":  # else the pass is still to begin
+            self._stream.go_to(place.of_dataset, place.of_iterator, place.shared_out)
+        self._randomness.restore(place.generators)

@@ -6,10 +6,11 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from torch._utils import ExceptionWrapper
 
+from antifreeze.engine.arena.writer import Desk
 from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.wire.messages import Begin, Work
@@ -40,7 +41,38 @@ class StreamBench(Workbench):
             mishaps=self._mishaps,
         )
         self._place = StreamPlace(self._stream, self.randomness)
+        self._start: bytes | None = None
+        """The place before the pass; only if a trainer may want to know."""
+        if not recipe.is_resumed:
+            self._begin_stream()
+
+    def _begin_stream(self) -> None:
+        if self._is_marked:
+            self._start = self._place.at_start()
         self._try_to_begin(self._stream.begin)
+
+    def make(self, work: Work, given: Desk | None = None) -> Any:
+        """The batch of what comes next."""
+        if self._birth_error is None and self._stream.is_to_begin:
+            self._begin_stream()
+        return super().make(work, given)
+
+    def replay(self, work: Work) -> None:
+        """Read what was read for this ticket."""
+        if self._birth_error is None and self._stream.is_to_begin:
+            self._begin_stream()
+        super().replay(work)
+
+    def first_mark(self) -> bytes | None:
+        """Where this worker is before the first ticket of a pass, or after the last one."""
+        can_tell = self._birth_error is not None or self._stream.has_ended or self._stream.keeps_state
+        return self.mark() if can_tell else self._start
+
+    def _whereabouts(self) -> bytes | None:
+        # Without a state of its own, a stream is read again from its start, unless there is nothing left to read.
+        if self._stream.has_ended:
+            return self._place.at_end()
+        return self._place.state() if self._stream.keeps_state else None
 
     def _plan_snapshots(self) -> None:
         # Without a state of its own, a stream is read again from the start of its pass.
@@ -50,10 +82,12 @@ class StreamBench(Workbench):
         """Read the stream from its start once more."""
         if self._birth_error is not self._pass_error:  # of its birth, which does not come again
             return
-        self._keep(begin.first, "start")
+        self._keep(begin.first, self._place.at_start)
         self._try_to_begin(lambda: self._begin_from(begin.shared_seed))
 
     def _begin_from(self, shared_seed: int | None) -> None:
+        if self._is_marked:
+            self._start = self._place.at_start()
         seed_pipe(self._dataset, shared_seed)
         self._stream.begin()
 
@@ -74,12 +108,12 @@ class StreamBench(Workbench):
         try:
             return self._stream.fetch(work.index)
         except EndOfStream:
-            self._keep(work.ticket, "end")  # whoever takes over need not read it again to find that out
+            self._keep(work.ticket, self._place.at_end)  # whoever takes over need not read it again to find that out
             raise
 
-    def _keep(self, ticket: TicketNo, position: Literal["start", "end"]) -> None:
+    def _keep(self, ticket: TicketNo, place: Callable[[], bytes]) -> None:
         with contextlib.suppress(Exception):  # of a generator of the user's own kind: then all is read again
-            self._board.keep(ticket, self._place.at(position))
+            self._board.keep(ticket, place())
 
     def _keep_snapshot(self, ticket: TicketNo) -> None:
         if not self._stream.knows_its_place:

@@ -1,0 +1,302 @@
+"""What a pass draws from: the sampler and the random generators around it, so that it can be begun again later.
+
+To begin a pass again is to give generators the state that they had then, and to draw as many indices as were drawn then;
+nothing is fetched. A sampler that can say where it is (`state_dict`) is asked instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import BatchSampler
+from torch.utils.data.dataloader import _InfiniteConstantSampler
+
+from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, fingerprint, naming_the_fault
+from antifreeze.engine.seclusion import Secluded, draws_at_once
+from antifreeze.engine.worker.generators import (
+    Plain,
+    is_generator,
+    plain_globals,
+    plain_of,
+    set_plain,
+    set_plain_globals,
+)
+from antifreeze.engine.worker.place import has_state
+from antifreeze.errors import CheckpointError
+from antifreeze.observe.say import say_once
+from antifreeze.settings import options_of
+
+Noted = tuple[int, Any, Any]
+"""After so many draws, the sampler and its iterator said this."""
+
+
+# --- the loader, and what its batches depend on
+
+
+def traits_of(loader: Any) -> dict[str, Any]:
+    """What must be the same when a pass is taken up."""
+    sampler = _innermost(loader)
+    return {
+        "dataset": "iterable" if loader._dataset_kind else "map-style",
+        "length": _length(loader) if not loader._dataset_kind else None,
+        "batch_size": loader.batch_size,
+        "drop_last": loader.drop_last,
+        "sampler": type(loader.sampler).__qualname__,
+        "batch_sampler": type(loader.batch_sampler).__qualname__,
+        "num_replicas": _number(sampler, "num_replicas"),
+        "rank": _number(sampler, "rank"),
+        "seeding": options_of(loader).seeding,
+        "num_workers": loader.num_workers,
+    }
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader.dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _number(thing: Any, name: str) -> int | None:
+    value = getattr(thing, name, None)
+    return value if isinstance(value, int) else None
+
+
+def _samplers(loader: Any) -> list[Any]:
+    """All that have a say in which index comes next."""
+    candidates = (loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None), loader.sampler)
+    found: list[Any] = []
+    for each in candidates:
+        if each is not None and not any(each is other for other in found):
+            found.append(each)
+    return found
+
+
+def _innermost(loader: Any) -> Any:
+    return getattr(loader.batch_sampler, "sampler", None) or loader.sampler
+
+
+# --- generators
+
+
+def capture(loader: Any) -> Plain:
+    """The generators that a pass draws from, as they are now."""
+    is_torchs = all(type(each).__module__.startswith("torch.utils.data") for each in _samplers(loader))
+    return {
+        "loader": None if loader.generator is None else plain_of(loader.generator),
+        "samplers": [plain_of(each) for each in _held(loader)],
+        "globals": plain_globals(with_others=not is_torchs),
+    }
+
+
+def put_back(loader: Any, plain: Plain, *, with_globals: bool) -> None:
+    """Give them the state that they had."""
+    held = _held(loader)
+    with naming_the_fault():
+        if len(held) != len(plain["samplers"]) or (loader.generator is None) != (plain["loader"] is None):
+            raise ValueError("the generators of this loader and its sampler are others than those that it tells of")
+        for generator, each in zip(held, plain["samplers"], strict=True):
+            set_plain(generator, each)
+        if loader.generator is not None:
+            set_plain(loader.generator, plain["loader"])
+        if with_globals:
+            set_plain_globals(plain["globals"])
+
+
+def _held(loader: Any) -> list[Any]:
+    """The generators that samplers hold, beside the loader's own."""
+    found: list[Any] = []
+    for sampler in _samplers(loader):
+        for each in vars(sampler).values() if hasattr(sampler, "__dict__") else ():
+            if is_generator(each) and each is not loader.generator and not any(each is other for other in found):
+                found.append(each)
+    return found
+
+
+class Aside:
+    """Puts the generators that the whole program shares aside: whatever is drawn in here has not been drawn."""
+
+    def __enter__(self) -> Aside:
+        self._kept = plain_globals(with_others=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        set_plain_globals(self._kept)
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """As they were, for code of the user's that may set them."""
+        ours = plain_globals(with_others=True)
+        set_plain_globals(self._kept)
+        try:
+            yield
+        finally:
+            self._kept = plain_globals(with_others=True)
+            set_plain_globals(ours)
+
+
+# --- epochs of samplers that are told them
+
+
+def epoch_of(loader: Any) -> int | None:
+    """What `set_epoch` was last told, if there is a sampler that wants to know."""
+    sampler = _with_epoch(loader)
+    return None if sampler is None else int(sampler.epoch)
+
+
+def set_epoch(loader: Any, epoch: int | None) -> None:
+    """Bring the sampler back to the epoch that is taken up."""
+    sampler = _with_epoch(loader)
+    if sampler is None or epoch is None or sampler.epoch == epoch:
+        return
+    say_once(
+        f"set_epoch({sampler.epoch}) was said to the sampler, and the state that was loaded is from the middle of epoch "
+        f"{epoch}: this pass goes on with epoch {epoch}. Count epochs on from there."
+    )
+    sampler.set_epoch(epoch)
+
+
+def _with_epoch(loader: Any) -> Any:
+    for sampler in _samplers(loader):
+        if callable(getattr(sampler, "set_epoch", None)) and _number(sampler, "epoch") is not None:
+            return sampler
+    return None
+
+
+# --- the sampler
+
+
+class Batches:
+    """torch's `BatchSampler`, as an iterator whose sampler can be asked where it is."""
+
+    def __init__(self, indices: Iterator[Any], batch_size: int, *, drop_last: bool) -> None:
+        self.indices = indices
+        self._batch_size = batch_size
+        self._drop_last = drop_last
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> list[Any]:
+        batch = list(itertools.islice(self.indices, self._batch_size))
+        if not batch or (self._drop_last and len(batch) < self._batch_size):
+            raise StopIteration
+        return batch
+
+
+class Drawing:
+    """The indices of one pass, one after the other, and what the sampler says of itself in between."""
+
+    def __init__(
+        self, index_sampler: Any, begun: Iterator[Any], *, every: int = 0, ahead: int = 0, is_secluded: bool = False
+    ) -> None:
+        """`begun`: what `iter(index_sampler)` gave; `ahead`: so many may be drawn that the user does not have yet.
+
+        `is_secluded`: it must not matter how many, nor what else is drawn from the generators of the program.
+        """
+        self.drawn = 0
+        self.last: Any = None
+        """The last index that was drawn."""
+        self._is_secluded = is_secluded and not draws_at_once(index_sampler)
+        self._index_sampler = index_sampler
+        self._every = every
+        self._ahead = ahead
+        self._is_torchs = type(index_sampler) is BatchSampler
+        self._sampler = index_sampler.sampler if self._is_torchs else index_sampler
+        self._noted: list[Noted] = []
+        self._begin(None if self._is_torchs else begun)
+
+    def _begin(self, begun: Iterator[Any] | None = None) -> None:
+        indices = iter(self._sampler) if begun is None else begun
+        self._asked: Any = indices
+        self._indices: Any = indices
+        if self._is_torchs:
+            size, drop_last = self._index_sampler.batch_size, self._index_sampler.drop_last
+            self._indices = Batches(indices, size, drop_last=drop_last)
+        self._next: Callable[[], Any] = self._indices.__next__
+        if self._is_secluded:
+            self._next = Secluded(self._next)
+        self._has_state = has_state(self._sampler) or has_state(self._asked)
+        if self._has_state:
+            self._note()
+
+    def __call__(self) -> Any:
+        """The next one; StopIteration at the end."""
+        self.last = self._next()
+        self.drawn += 1
+        if self._has_state and self._every and self.drawn % self._every == 0:
+            self._note()
+        return self.last
+
+    def _note(self) -> None:
+        of_sampler = copy.deepcopy(self._sampler.state_dict()) if has_state(self._sampler) else None
+        of_iterator = copy.deepcopy(self._asked.state_dict()) if has_state(self._asked) else None
+        self._noted.append((self.drawn, of_sampler, of_iterator))
+        while len(self._noted) > 1 and self._noted[1][0] <= self.drawn - self._ahead:
+            del self._noted[0]
+
+    def note_now(self) -> None:
+        """Note what the sampler says, whether it is time for that or not."""
+        if self._has_state and self._noted[-1][0] != self.drawn:
+            self._note()
+
+    def noted(self, planned: int) -> Noted:
+        """What the sampler said when so many had been drawn, or before that."""
+        if not self._has_state:
+            return 0, None, None
+        return [each for each in self._noted if each[0] <= planned][-1]
+
+    def take_up(self, progress: Progress, *, keeps: range) -> dict[int, Any]:
+        """Go where another drawing was; gives the indices on the way whose numbers are wanted."""
+        kept: dict[int, Any] = {}
+        if self._has_state and (progress.of_sampler is not None or progress.of_sampler_iterator is not None):
+            self._load(progress)
+        while self.drawn < progress.planned:
+            try:
+                index = self()
+            except StopIteration:
+                raise _another_order(f"it ends after {self.drawn} batches, and {progress.planned} were drawn") from None
+            if self.drawn - 1 in keeps:
+                kept[self.drawn - 1] = index
+            if self.drawn == progress.planned and not self._is_endless:
+                self._check(index, progress)
+        return kept
+
+    @property
+    def _is_endless(self) -> bool:
+        return isinstance(self._sampler, _InfiniteConstantSampler)
+
+    def _load(self, progress: Progress) -> None:
+        if has_state(self._sampler):
+            self._sampler.load_state_dict(copy.deepcopy(progress.of_sampler))
+        self._noted.clear()
+        self.drawn = progress.noted
+        self._begin()
+        if progress.of_sampler_iterator is not None and has_state(self._asked):
+            self._asked.load_state_dict(copy.deepcopy(progress.of_sampler_iterator))
+        self._noted = [(progress.noted, progress.of_sampler, progress.of_sampler_iterator)]
+
+    def _check(self, index: Any, progress: Progress) -> None:
+        if progress.fingerprint is not None and fingerprint(index) != progress.fingerprint:
+            raise _another_order(f"batch {progress.planned - 1} was another one than {str(index)[:80]}")
+
+    def run_out(self, progress: Progress) -> None:
+        """Let a sampler that can say where it is come to its end, as it had then: it may count its passes."""
+        if self._has_state and (progress.of_sampler is not None or progress.of_sampler_iterator is not None):
+            self._load(progress)
+            for _ in range(progress.planned - progress.noted + 1):
+                with contextlib.suppress(StopIteration):
+                    self._next()
+
+
+def _another_order(why: str) -> CheckpointError:
+    return CheckpointError(
+        "the sampler gives another order than it gave when this state was made",
+        why=why,
+        try_="the same seeds and the same data; a sampler whose order depends on something else needs a state_dict of "
+        f"its own; or {BEGIN_ANEW}",
+    )

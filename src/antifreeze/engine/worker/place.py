@@ -1,0 +1,69 @@
+"""Where a worker is, between two tickets: its generators, what its dataset says of itself, how far its stream was read.
+
+As bytes, for a worker that takes over, and for the trainer, which keeps them until somebody wants to know.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Literal, NamedTuple
+
+from antifreeze.engine.worker.randomness import Randomness
+
+# Packages whose state leaves out the items in a shuffle buffer: they would be lost. Such a stream is read again.
+_FORGETFUL = ("datasets",)
+
+
+class Place(NamedTuple):
+    """One place."""
+
+    position: Literal["start", "here", "end", "unknown"]
+    """Before a stream is read, between two batches, or when nothing more comes of it; or user code could not tell."""
+    generators: bytes = b""
+    """As `Randomness` gives them."""
+    of_dataset: Any = None
+    """What the dataset's own `state_dict` says; of an unknown place, what was raised, as text."""
+    of_iterator: Any = None
+    """What the `state_dict` of its iterator says; if the dataset is its own iterator, it is said here alone."""
+    shared_out: int = 0
+    """How many items of a stream were shared out among workers (`fix="shard"`)."""
+
+    def dump(self) -> bytes:
+        """As bytes."""
+        return pickle.dumps(tuple(self), 5)
+
+
+def load_place(raw: bytes) -> Place:
+    """The place that these bytes are."""
+    return Place(*pickle.loads(raw))
+
+
+def has_state(thing: Any) -> bool:
+    """Whether a dataset, or the iterator of one, can say where it is and be told where to go on."""
+    if type(thing).__module__.partition(".")[0] in _FORGETFUL:
+        return False
+    return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
+
+
+def state_of(thing: Any) -> Any:
+    """What it says; None if it cannot."""
+    return thing.state_dict() if has_state(thing) else None
+
+
+class MapPlace:
+    """The place of a worker whose dataset has indices: its generators, and the dataset's own state if it has one."""
+
+    def __init__(self, dataset: Any, randomness: Randomness) -> None:
+        self._dataset = dataset
+        self._randomness = randomness
+
+    def with_generators(self, generators: bytes) -> bytes:
+        """The place as it is now."""
+        return Place("here", generators, state_of(self._dataset)).dump()
+
+    def restore(self, raw: bytes) -> None:
+        """Go where another worker was."""
+        place = load_place(raw)
+        if place.of_dataset is not None and has_state(self._dataset):
+            self._dataset.load_state_dict(place.of_dataset)
+        self._randomness.restore(place.generators)

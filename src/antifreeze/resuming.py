@@ -1,0 +1,450 @@
+"""Iterators that can say how far they are, and begin where another one was: with workers, and without."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import functools
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from torch.utils.data import dataloader
+
+from antifreeze import drawing
+from antifreeze.drawing import Drawing
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.epoch import Epoch
+from antifreeze.engine.marks import Marks, Stand, Unfinished
+from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, Standpoint, fingerprint, naming_the_fault
+from antifreeze.engine.sharing import FURTHEST
+from antifreeze.engine.worker.generators import held_of, plain_held, plain_of_worker, state_of_worker
+from antifreeze.engine.worker.place import Place, has_state, load_place, state_of
+from antifreeze.engine.worker.randomness import Randomness
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.errors import CheckpointError
+from antifreeze.inline import TicketIterator
+from antifreeze.iterator import Iterator, draw_seed
+from antifreeze.observe.say import say_once
+from antifreeze.settings import Options
+
+_Base = dataloader._BaseDataLoaderIter
+
+
+class Loaded(NamedTuple):
+    """A state that was loaded, and is known to be whole."""
+
+    progress: Progress
+    places: tuple[bytes | None, ...]
+    """For workers to begin at; None: as they are born."""
+
+
+def open_state(progress: Progress) -> Loaded:
+    """Make of a progress what workers will need; CheckpointError if it is broken."""
+    with naming_the_fault():
+        if progress.traits["num_workers"] == 0:
+            for each in progress.standpoints:
+                held_of((each.generators or {"held": []})["held"])
+            return Loaded(progress, ())
+        return Loaded(progress, tuple(map(_place_of, progress.standpoints)))
+
+
+def _place_of(standpoint: Standpoint) -> bytes | None:
+    if standpoint.position is None or standpoint.generators is None:
+        return None
+    generators = state_of_worker(standpoint.generators)
+    users = standpoint.of_dataset, standpoint.of_iterator
+    return Place(standpoint.position, generators, *users, standpoint.shared_out).dump()  # type: ignore[arg-type]
+
+
+class StatefulIterator(Iterator):
+    """Our iterator; its workers say now and then where they are."""
+
+    _is_ours = True
+
+    def __init__(self, loader: Any, loaded: Loaded | None) -> None:
+        self._loaded = loaded
+        self._is_finished = False
+        self._is_persistent = loader.persistent_workers
+        self._loader_traits = drawing.traits_of(loader)
+        if loaded is None:
+            super().__init__(loader)
+            return
+        with drawing.Aside():
+            if loaded.progress.is_finished:  # the seed of the next pass is drawn from them
+                drawing.put_back(loader, loaded.progress.generators, with_globals=False)
+            super().__init__(loader)
+            self._read_again(loaded.progress)
+        self._loaded = None
+
+    @property
+    def _base_seed(self) -> int:
+        return self._seed
+
+    @_base_seed.setter
+    def _base_seed(self, drawn: int) -> None:
+        """The seed that workers had when they were where they are to begin goes before one that was drawn since."""
+        self._seed = drawn if self._origin is None else self._origin.base_seed
+
+    @property
+    def _origin(self) -> Progress | None:
+        """Where workers are to begin; None: they are new to it."""
+        progress = self._loaded and self._loaded.progress
+        is_new = progress is None or (progress.is_finished and (self._needs_no_workers or not self._is_persistent))
+        return None if is_new else progress
+
+    def _make_marks(self, loader: Any) -> Marks:
+        every: int | None = loader.snapshot_every_n_steps or 0
+        if not loader.in_order:
+            every = 1  # who is behind must not have to be brought there by what others have done since
+        if self._needs_no_workers:
+            every = None
+        return Marks(loader.num_workers, every, self._is_stream or has_state(loader.dataset))
+
+    @property
+    def _is_stream(self) -> bool:
+        return bool(self._loader_traits["dataset"] == "iterable")
+
+    @property
+    def _needs_no_workers(self) -> bool:
+        """Whether batches depend on their tickets alone, and not on what workers did before."""
+        return bool(self._loader_traits["seeding"] == "ticket")
+
+    def _recipe(self, loader: Any, options: Options) -> Recipe:
+        origin = self._origin
+        if origin is not None:
+            self._shared_seed = origin.shared_seed
+        recipe = super()._recipe(loader, options)
+        self._first_shared_seed = recipe.shared_seed
+        is_marked = not self._needs_no_workers
+        return dataclasses.replace(recipe, is_marked=is_marked, is_resumed=is_marked and origin is not None)
+
+    # --- a pass begins
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if self._is_stock:
+            self._prepare(loader)
+        super()._reset(loader, first_iter)
+
+    def _prepare(self, loader: Any) -> None:
+        """Make generators as they were, if a pass is taken up, and note what they are like when it begins."""
+        self._is_finished = False
+        progress = self._loaded and self._loaded.progress
+        if progress is not None and progress.is_finished:
+            if self._origin is not None:  # whose seed was not drawn for this pass
+                drawing.put_back(loader, progress.generators, with_globals=False)
+            Drawing(self._index_sampler, iter(self._index_sampler)).run_out(progress)
+        elif progress is not None:
+            drawing.set_epoch(loader, progress.epoch)
+            drawing.put_back(loader, progress.generators, with_globals=True)
+        self._generators_then = drawing.capture(loader)
+        self._epoch_then = drawing.epoch_of(loader)
+
+    def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
+        assert self._epoch is not None
+        if self._by_ticket and not is_first:  # else it has just been drawn
+            self._base_seed = draw_seed(loader)
+        seed = int(self._base_seed) if self._by_ticket else None
+        self._prepare(loader)
+        _Base._reset(self, loader, is_first)
+        ahead = loader.prefetch_factor * loader.num_workers * (1 + FURTHEST if self._by_ticket else 1)
+        every = (loader.snapshot_every_n_steps or 0) if loader.in_order else 1
+        self._drawing = Drawing(
+            self._index_sampler, self._sampler_iter, every=every, ahead=ahead, is_secluded=self._by_ticket
+        )
+        unfinished = None
+        if self._loaded is not None and isinstance(self._epoch, Epoch):  # else what was delivered is read again
+            unfinished = self._unfinished(loader, *self._loaded)
+            self._num_yielded = 0 if unfinished is None or unfinished.is_over else self._loaded.progress.yielded
+        self._pass_shared_seed = self._first_shared_seed if is_first else self._shared_seed
+        next_index = functools.partial(interruptions.let_through, self._drawing)
+        how: dict[str, Any] = {"is_first": is_first, "shared_seed": self._shared_seed, "seed": seed}
+        if unfinished is not None:
+            how["unfinished"] = unfinished
+        with interruptions.held():
+            self._epoch.begin(next_index, **how)
+
+    def _unfinished(self, loader: Any, progress: Progress, places: Sequence[bytes | None]) -> Unfinished | None:
+        stands = [
+            Stand(each.done, each.marked, place, each.has_ended)
+            for each, place in zip(progress.standpoints, places, strict=True)
+        ]
+        if progress.is_finished:
+            return Unfinished(stands, planned=0, is_over=True) if stands and self._is_persistent else None
+        if self._needs_no_workers:
+            return self._unfinished_map(progress, [Stand() for _ in range(loader.num_workers)])
+        if not stands:
+            return None  # what was delivered is read again
+        if self._is_stream:
+            index = functools.partial(_items, size=loader.batch_size)
+            return Unfinished(
+                stands,
+                progress.planned,
+                progress.turn,
+                asked=[each.done * (loader.batch_size or 1) for each in stands],
+                again=[
+                    (progress.planned, WorkerNo(worker), index(ordinal))
+                    for worker, each in enumerate(stands)
+                    for ordinal in range(each.marked, each.done)
+                    if not each.has_ended
+                ],
+            )
+        return self._unfinished_map(progress, stands)
+
+    def _unfinished_map(self, progress: Progress, stands: list[Stand]) -> Unfinished:
+        workers = len(stands)
+        oldest = min(each.marked * workers + number for number, each in enumerate(stands))
+        indices = self._drawing.take_up(progress, keeps=range(oldest, progress.planned))
+        return Unfinished(
+            stands,
+            progress.planned,
+            progress.turn % workers,
+            asked=[0] * workers,
+            again=[
+                (batch, WorkerNo(batch % workers), index)
+                for batch, index in indices.items()
+                if not (self._needs_no_workers or progress.open) and batch // workers >= stands[batch % workers].marked
+            ],
+            open=[(batch, WorkerNo(worker % workers), index) for batch, worker, index in progress.open],
+            last_index=indices.get(progress.planned - 1),
+        )
+
+    def _read_again(self, progress: Progress) -> None:
+        """Where workers cannot be brought to where others were, all that was delivered is read, and thrown away."""
+        if progress.is_finished or not progress.yielded or self._num_yielded:
+            return
+        say_once(
+            f"this pass is taken up by reading {progress.yielded} batches again, which the training has had: "
+            + (
+                "it runs on torch's own iterator"
+                if self._is_stock
+                else "it has no workers, or the state's pass had none"
+            )
+        )
+        for number in range(progress.yielded):
+            try:
+                next(self)
+            except StopIteration:
+                raise CheckpointError(
+                    f"this pass ended after {number} batches, and the state is from after {progress.yielded}",
+                    try_=f"the same data, or {BEGIN_ANEW}",
+                ) from None
+
+    # --- how far it is
+
+    def _next_data(self) -> Any:
+        try:
+            return super()._next_data()
+        except StopIteration:
+            self._is_finished = True
+            raise
+
+    def progress(self, loader: Any) -> Progress:
+        """How far this pass has got."""
+        common: dict[str, Any] = {
+            "traits": self._loader_traits,
+            "is_finished": self._is_finished,
+            "generators": drawing.capture(loader) if self._is_finished else self._generators_then,
+            "base_seed": int(self._base_seed),
+            "yielded": self._num_yielded,
+            "epoch": self._epoch_then,
+        }
+        if not isinstance(self._epoch, Epoch) or self._epoch.marks is None:
+            return Progress(**common, shared_seed=self._shared_seed, planned=self._num_yielded)
+        marks = self._epoch.marks
+        self._await(marks, self._epoch)
+        noted, of_sampler, of_iterator = self._drawing.noted(marks.planned)
+        return Progress(
+            **common,
+            shared_seed=self._pass_shared_seed,
+            planned=marks.planned,
+            turn=marks.turn,
+            fingerprint=None if self._is_stream or not marks.planned else fingerprint(marks.last_index),
+            noted=noted,
+            of_sampler=of_sampler,
+            of_sampler_iterator=of_iterator,
+            open=() if self._is_stream else _open_tickets(marks),
+            standpoints=()
+            if self._needs_no_workers
+            else tuple(_standpoint(number, stand) for number, stand in enumerate(marks.stands)),
+        )
+
+    def _await(self, marks: Marks, epoch: Epoch) -> None:
+        if self._is_finished and not self._persistent_workers:
+            return  # the next pass has other workers
+        try:
+            epoch.await_marks(at_end=self._is_finished)
+        except BaseException as error:
+            epoch.tear(error)
+            raise
+        if marks.unknown:
+            missing = ", ".join(str(number) for number in sorted(marks.unknown))
+            raise CheckpointError(
+                "nobody knows how far this pass is: its workers have been shut down before they could say where they are",
+                where=f"worker {missing}",
+                try_="state_dict() while the pass is under way",
+            )
+
+    def stop(self) -> None:
+        """End it: another pass is to be taken up."""
+        self._shutdown_workers()
+
+
+def _open_tickets(marks: Marks) -> tuple[tuple[int, int, Any], ...]:
+    waiting = sorted(marks.open.items())
+    return tuple((batch, int(ticket.worker), ticket.index) for batch, ticket in waiting if batch < marks.planned)
+
+
+def _items(ordinal: int, *, size: int | None) -> range | int:
+    """Which items of its stream a worker's ticket is for."""
+    return ordinal if size is None else range(ordinal * size, (ordinal + 1) * size)
+
+
+def _standpoint(number: int, stand: Stand) -> Standpoint:
+    if stand.place is None:
+        return Standpoint(stand.done, stand.marked, stand.has_ended)
+    place = load_place(stand.place)
+    if place.position == "unknown":
+        raise CheckpointError(
+            "the dataset cannot say where it is",
+            where=f"its state_dict(), in worker {number}",
+            why=place.of_dataset,
+        )
+    return Standpoint(
+        stand.done,
+        stand.marked,
+        stand.has_ended,
+        place.position,
+        plain_of_worker(place.generators),
+        place.of_dataset,
+        place.of_iterator,
+        place.shared_out,
+    )
+
+
+class InlineIterator(dataloader._SingleProcessDataLoaderIter):
+    """torch's iterator without workers, which can say how far it is."""
+
+    def __init__(self, loader: Any, loaded: Loaded | None) -> None:
+        self._is_finished = self._is_stopped = False
+        self._loader_traits = drawing.traits_of(loader)
+        self._held = Randomness(SimpleNamespace(dataset=loader.dataset, collate_fn=loader.collate_fn))  # type: ignore[arg-type]
+        if loaded is None:
+            self._begin(loader, None)
+            return
+        with drawing.Aside() as aside:
+            self._take_up(loader, loaded.progress, aside)
+
+    def _begin(self, loader: Any, progress: Progress | None) -> None:
+        of_the_program = drawing.capture(loader)["globals"]
+        super().__init__(loader)
+        if progress is not None:
+            self._base_seed = progress.base_seed
+            drawing.put_back(loader, progress.generators, with_globals=not self._is_stream)
+        self._generators_then = drawing.capture(loader)
+        if self._is_stream:  # which has been begun by now, and may have drawn
+            self._generators_then["globals"] = of_the_program
+        self._epoch_then = drawing.epoch_of(loader)
+        self._sampler_iter = iter(self._index_sampler)
+        every = loader.snapshot_every_n_steps or 0
+        self._drawing = Drawing(self._index_sampler, self._sampler_iter, every=every, is_secluded=self._by_ticket)
+
+    @property
+    def _is_stream(self) -> bool:
+        return bool(self._loader_traits["dataset"] == "iterable")
+
+    @property
+    def _by_ticket(self) -> bool:
+        return bool(self._loader_traits["seeding"] == "ticket")
+
+    def _take_up(self, loader: Any, progress: Progress, aside: drawing.Aside) -> None:
+        place = progress.standpoints[0] if progress.standpoints else Standpoint()
+        if progress.is_finished:
+            drawing.put_back(loader, progress.generators, with_globals=False)
+            Drawing(loader._index_sampler, iter(loader._index_sampler)).run_out(progress)
+        else:
+            drawing.set_epoch(loader, progress.epoch)
+            drawing.put_back(loader, progress.generators, with_globals=True)
+        if place.of_dataset is not None and has_state(loader.dataset):
+            with aside.lent():
+                loader.dataset.load_state_dict(copy.deepcopy(place.of_dataset))
+        self._begin(loader, None if progress.is_finished else progress)
+        if not progress.is_finished:
+            self._go_on(progress, place, aside)
+        if place.generators is not None:
+            self._held.put_back(held_of(place.generators["held"]))
+
+    def _go_on(self, progress: Progress, place: Standpoint, aside: drawing.Aside) -> None:
+        indices = self._drawing.take_up(progress, keeps=range(progress.planned if self._is_stream else 0))
+        self._num_yielded = progress.yielded
+        if not self._is_stream:
+            return
+        fetcher: Any = self._dataset_fetcher
+        if place.of_iterator is not None and has_state(fetcher.dataset_iter):
+            with aside.lent():
+                fetcher.dataset_iter.load_state_dict(copy.deepcopy(place.of_iterator))
+        elif not has_state(self._dataset):
+            for index in indices.values():
+                with contextlib.suppress(StopIteration):  # it had come to its end by then
+                    fetcher.fetch(index)
+        fetcher.ended = place.has_ended
+
+    def _next_index(self) -> Any:
+        return self._drawing()
+
+    def _next_data(self) -> Any:
+        if self._is_stopped:
+            raise RuntimeError("this iterator has ended with load_state_dict(). iter(loader) starts another one")
+        try:
+            return super()._next_data()  # type: ignore[no-untyped-call]
+        except StopIteration:
+            self._is_finished = True
+            raise
+
+    def progress(self, loader: Any) -> Progress:
+        """How far this pass has got."""
+        if not self._is_finished:
+            self._drawing.note_now()
+        planned = self._drawing.drawn
+        noted, of_sampler, of_iterator = self._drawing.noted(planned)
+        return Progress(
+            traits=self._loader_traits,
+            is_finished=self._is_finished,
+            generators=drawing.capture(loader) if self._is_finished else self._generators_then,
+            base_seed=int(self._base_seed),
+            shared_seed=self._shared_seed,
+            planned=planned,
+            yielded=self._num_yielded,
+            fingerprint=None if self._is_stream or not planned else fingerprint(self._drawing.last),
+            epoch=self._epoch_then,
+            noted=noted,
+            of_sampler=of_sampler,
+            of_sampler_iterator=of_iterator,
+            standpoints=() if self._by_ticket else (self._standpoint(),),
+        )
+
+    def _standpoint(self) -> Standpoint:
+        fetcher: Any = self._dataset_fetcher
+        source = fetcher.dataset_iter if self._is_stream else None
+        return Standpoint(
+            has_ended=self._is_stream and fetcher.ended,
+            position="here",
+            generators={"held": plain_held(self._held.find())},
+            of_dataset=None if source is self._dataset else copy.deepcopy(state_of(self._dataset)),
+            of_iterator=copy.deepcopy(state_of(source)) if self._is_stream else None,
+        )
+
+    def stop(self) -> None:
+        """End it: another pass is to be taken up."""
+        self._is_stopped = True
+
+
+class StatefulTicketIterator(InlineIterator, TicketIterator):
+    """The same, with the random numbers that workers would draw."""
+
+    def _begin(self, loader: Any, progress: Progress | None) -> None:
+        super()._begin(loader, progress)
+        self._next_ticket = self._drawing
+        self._batch = 0 if progress is None else progress.planned
