@@ -1,4 +1,7 @@
-"""Plays a trial: first calmly on torch's own DataLoader, then on ours under faults, and looks at what is left."""
+"""Plays a trial: first calmly on torch's own DataLoader, then on ours under faults, and looks at what is left.
+
+With `seeding="ticket"`, what is given calmly without workers takes the place of what torch gives.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +66,10 @@ class Stage:
         self.raised = self.hang = ""
 
     def rehearse(self) -> None:
-        """What torch gives when nothing happens."""
+        """What is given when nothing happens."""
         order = Order(self.trial.length, batch_size=self.trial.batch_size)
         seed_all(self.trial.seed)
-        loader = torch.utils.data.DataLoader(**self._arguments(order, Sabotage()), multiprocessing_context="fork")
+        loader = self._calm_loader(order)
         for epoch in range(self.trial.epochs):
             self.calm.append([digest(batch) for batch in itertools.islice(loader, self.trial.most_batches(epoch))])
         in_workers = [fault for fault in self.trial.faults if fault.family is not Family.STRIKE]
@@ -88,6 +91,13 @@ class Stage:
             tuple(fault for fault in in_workers if fault.point is Point.STARTING),
         )
 
+    def _calm_loader(self, order: Order) -> Any:
+        arguments = self._arguments(order, Sabotage())
+        if not self.trial.by_ticket:
+            return torch.utils.data.DataLoader(**arguments, multiprocessing_context="fork")
+        alone = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
+        return antifreeze.DataLoader(**arguments | alone, seeding="ticket")
+
     def perform(self) -> None:
         """The same on ours, under faults."""
         order = Order(self.trial.length, batch_size=self.trial.batch_size)
@@ -97,6 +107,7 @@ class Stage:
             multiprocessing_context=self.trial.context,
             worker_init_fn=Start(self.sabotage),
             stall_after=STALL_AFTER_S,
+            seeding="ticket" if self.trial.by_ticket else "torch",
         )
         try:
             for epoch in range(self.trial.epochs):

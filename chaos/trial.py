@@ -14,6 +14,7 @@ MOST_FAULTS = 6
 LONGEST_DELAY_S = 0.012
 LONGEST_PAUSE_S = 0.01
 SHARE_OF_STREAMS = 0.3
+SHARE_BY_TICKET = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Trial:
     breaks_at: int | None
     """After so many batches the user breaks off the first of two epochs."""
     faults: tuple[Fault, ...]
+    by_ticket: bool = False
+    """Whether batches are to be those that are made without workers (`seeding="ticket"`), and not torch's."""
 
     @property
     def length(self) -> int:
@@ -98,6 +101,7 @@ def draw(seed: int, number: int, *, kinds: Sequence[Kind] = KINDS) -> Trial:
         pause_s=dice.choice([0.0, 0.0, dice.uniform(0, LONGEST_PAUSE_S)]),
         breaks_at=dice.randrange(batches) if epochs == 2 and dice.random() < 0.3 else None,
         faults=tuple(_at_positions(fault, dice, batch_size) for fault in faults),
+        by_ticket=not is_stream and dice.random() < SHARE_BY_TICKET,
     )
 
 

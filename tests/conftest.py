@@ -34,6 +34,7 @@ from leftovers import (
 )
 from user_scripts import SELFTEST, Ended, Script, selftest_text
 
+HERE = Path(__file__).parent
 GRACE_S = 3.0
 DEADLINE_S = 30.0
 SESSION = pytest.StashKey[Session]()
@@ -49,6 +50,20 @@ def pytest_configure(config: pytest.Config) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some workers are meant to crash
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let each file run as if it had been loaded alone.
+
+    What is loaded beside it would be paid for by every test of a clean stem, which is sent the state of all modules that
+    are not a library's, and by every `gc.collect()`.
+    """
+    for name, module in list(sys.modules.items()):
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.name.startswith("test_") and HERE in path.parents:
+            del sys.modules[name]
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -80,6 +95,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def is_imported(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of the files with tests, only the one whose turn it is."""
+    sys.modules[request.module.__name__] = request.module
+    yield
+    del sys.modules[request.module.__name__]
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ every rule over every file of the package, and over small sick examples, so that
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -117,9 +118,14 @@ def module_name(path: Path) -> str:
 # --- reading a file
 
 
+@functools.cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
 def imported_names(tree: ast.Module, *, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
     """Every import of the file, also inside functions and for type checking only, as (line, dotted name)."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -135,24 +141,27 @@ def absolute(node: ast.ImportFrom, *, module: str, is_package: bool) -> str:
     return ".".join([*above, *([node.module] if node.module else [])])
 
 
-def used_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@functools.cache
+def used_names(tree: ast.Module) -> frozenset[tuple[int, str]]:
     """Every dotted name in the code, as (line, `os.kill`), with `import … as` and `from … import` seen through."""
     meant = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             meant.update({alias.asname or alias.name: alias.name for alias in node.names})
         elif isinstance(node, ast.ImportFrom) and not node.level:
             meant.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
-    for node in ast.walk(tree):
+    found = set()
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute | ast.Name):
             first, _, rest = ast.unparse(node).partition(".")
-            yield node.lineno, ".".join(filter(None, [meant.get(first, first), rest]))
+            found.add((node.lineno, ".".join(filter(None, [meant.get(first, first), rest]))))
+    return frozenset(found)
 
 
 def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Every string in the code, the pieces of f-strings and bytes included; docstrings are prose."""
-    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    prose = {id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)}
+    for node in nodes_of(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in prose:
             yield node.lineno, node.value if isinstance(node.value, str) else node.value.decode("latin-1")
 

@@ -22,8 +22,10 @@ from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
-from antifreeze.engine.backends.start import start_stem
+from antifreeze.engine.backends.start import OnlyInProcess, start_stem
 from antifreeze.engine.epoch import Epoch
+from antifreeze.engine.inline.bench import InlineBench
+from antifreeze.engine.inline.epoch import InlineEpoch, start_inline
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.pinning import Device, Pinner
 from antifreeze.engine.pool.pool import Pool
@@ -34,6 +36,7 @@ from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
+from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
 from antifreeze.settings import TESTED_TORCH, Mode, Options, mode, options_of
 
@@ -51,7 +54,7 @@ BUDGET_SHARE = 4
 class Iterator(_Stock):
     """One pass over the data (or several, if workers are kept), carried by our engine wherever that can be."""
 
-    _epoch: Epoch | None = None
+    _epoch: Epoch | InlineEpoch | None = None
     _is_stock = False
     _is_ours = True  # looked for in the class itself: a class that others derive from it is theirs
 
@@ -70,7 +73,7 @@ class Iterator(_Stock):
                 draws.undo()
                 self._fall_back(loader, f"starting workers failed: {fault}")
                 return
-            usage.record(engine="antifreeze", stem=self._stem.kind, reason=self._stem.because)
+            usage.record(engine="antifreeze", stem=self._stem_kind, reason=self._stem_reason)
             self._reset(loader, first_iter=True)
         except BaseException:
             if not self._is_stock:
@@ -109,13 +112,19 @@ class Iterator(_Stock):
         self._by_ticket = recipe.by_ticket
         self._traits = describe(self._dataset) if loader.persistent_workers else {}
         with interruptions.held():
-            grow = functools.partial(start_stem, recipe, start_method, account.ledger)
-            pool = Pool(grow, workers=loader.num_workers)
-            self._stem = pool.stem
-            self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
             self._look_at = LOOK_AFTER * loader.num_workers
             self._tally = account.tally
             self._tally.begin(_clock())
+            try:
+                if account.stays_here is not None:
+                    raise OnlyInProcess(account.stays_here)
+                grow = functools.partial(start_stem, recipe, start_method, account.ledger)
+                pool = Pool(grow, workers=loader.num_workers)
+            except OnlyInProcess as why:
+                self._start_in_process(loader, recipe, arena, window, str(why))
+                return
+            self._stem_kind, self._stem_reason = pool.stem.kind, pool.stem.because
+            self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
             try:
                 self._epoch = Epoch(
                     pool,
@@ -131,12 +140,32 @@ class Iterator(_Stock):
                     is_stream=recipe.is_stream,
                     by_ticket=recipe.by_ticket,
                     pinner=self._make_pinner(),
+                    make_bench=functools.partial(InlineBench, recipe, quarantined=account.quarantined),
                     marks=self._make_marks(loader),
                 )
             except BaseException:
                 pool.stop()  # which nobody else knows of
                 raise
             self._shutdown = False
+
+    def _start_in_process(self, loader: Any, recipe: Recipe, arena: Arena, window: int, why: str) -> None:
+        account = account_of(loader)
+        self._stem_kind, self._stem_reason = "in-process", why
+        self._workers = []
+        self._epoch = start_inline(
+            recipe,
+            arena,
+            window=window,
+            options=options_of(loader),
+            account=account,
+            in_order=loader.in_order,
+            timeout_s=loader.timeout,
+            pinner=self._make_pinner(),
+        )
+        self._shutdown = False
+        what = f"batches are loaded in this process, without workers: {why}"
+        account.ledger.add(Kind.IN_PROCESS, what, code="AF101")
+        say_once(what)
 
     def _make_pinner(self) -> Pinner | None:
         if not self._pin_memory or self._pin_memory_device is None:
@@ -208,13 +237,21 @@ class Iterator(_Stock):
         try:
             return self._epoch.next_batch()
         except StopIteration:
-            self._epoch.misgivings.look()
-            if not self._persistent_workers:
-                self._shutdown_workers()
+            self._end_pass()
             raise
-        except BaseException as error:
-            self._epoch.tear(error)  # unless it is meant; also for torch's own __next__, under its profiler
-            raise
+        except BaseException as error:  # a fault of ours costs the workers, and not the epoch
+            substitute = self._epoch.hand_over(error) if isinstance(error, Exception) else None
+            if substitute is None:
+                self._epoch.tear(error)  # unless it is meant; also for torch's own __next__, under its profiler
+                raise
+            self._epoch = substitute
+        return self._next_data()
+
+    def _end_pass(self) -> None:
+        assert self._epoch is not None
+        self._epoch.misgivings.look()
+        if not self._persistent_workers:
+            self._shutdown_workers()
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if self._epoch is None:
@@ -244,6 +281,8 @@ class Iterator(_Stock):
     def _is_stale(self, loader: Any) -> bool:
         """Whether the dataset was changed since its workers were started, and the user wants that put right."""
         assert self._epoch is not None
+        if isinstance(self._epoch, InlineEpoch):  # which reads the dataset as it is
+            return False
         changed = difference(self._traits, describe(self._dataset))
         if changed is None:
             return False

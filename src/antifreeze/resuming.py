@@ -15,6 +15,7 @@ from torch.utils.data import dataloader
 from antifreeze import drawing
 from antifreeze.drawing import Drawing
 from antifreeze.engine.backends import interruptions
+from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.marks import Marks, Stand, Unfinished
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, Standpoint, fingerprint, naming_the_fault
@@ -154,15 +155,16 @@ class StatefulIterator(Iterator):
             self._index_sampler, self._sampler_iter, every=every, ahead=ahead, is_secluded=self._by_ticket
         )
         unfinished = None
-        if self._loaded is not None:
+        if self._loaded is not None and isinstance(self._epoch, Epoch):  # else what was delivered is read again
             unfinished = self._unfinished(loader, *self._loaded)
             self._num_yielded = 0 if unfinished is None or unfinished.is_over else self._loaded.progress.yielded
         self._pass_shared_seed = self._first_shared_seed if is_first else self._shared_seed
         next_index = functools.partial(interruptions.let_through, self._drawing)
+        how: dict[str, Any] = {"is_first": is_first, "shared_seed": self._shared_seed, "seed": seed}
+        if unfinished is not None:
+            how["unfinished"] = unfinished
         with interruptions.held():
-            self._epoch.begin(
-                next_index, is_first=is_first, shared_seed=self._shared_seed, seed=seed, unfinished=unfinished
-            )
+            self._epoch.begin(next_index, **how)
 
     def _unfinished(self, loader: Any, progress: Progress, places: Sequence[bytes | None]) -> Unfinished | None:
         stands = [
@@ -215,7 +217,11 @@ class StatefulIterator(Iterator):
             return
         say_once(
             f"this pass is taken up by reading {progress.yielded} batches again, which the training has had: "
-            + ("it runs on torch's own iterator" if self._is_stock else "the state comes from torch's own iterator")
+            + (
+                "it runs on torch's own iterator"
+                if self._is_stock
+                else "it has no workers, or the state's pass had none"
+            )
         )
         for number in range(progress.yielded):
             try:
@@ -245,10 +251,10 @@ class StatefulIterator(Iterator):
             "yielded": self._num_yielded,
             "epoch": self._epoch_then,
         }
-        if self._epoch is None or self._epoch.marks is None:
+        if not isinstance(self._epoch, Epoch) or self._epoch.marks is None:
             return Progress(**common, shared_seed=self._shared_seed, planned=self._num_yielded)
-        self._await_marks()
         marks = self._epoch.marks
+        self._await(marks, self._epoch)
         noted, of_sampler, of_iterator = self._drawing.noted(marks.planned)
         return Progress(
             **common,
@@ -265,17 +271,16 @@ class StatefulIterator(Iterator):
             else tuple(_standpoint(number, stand) for number, stand in enumerate(marks.stands)),
         )
 
-    def _await_marks(self) -> None:
-        assert self._epoch is not None and self._epoch.marks is not None
+    def _await(self, marks: Marks, epoch: Epoch) -> None:
         if self._is_finished and not self._persistent_workers:
             return  # the next pass has other workers
         try:
-            self._epoch.await_marks()
+            epoch.await_marks(at_end=self._is_finished)
         except BaseException as error:
-            self._epoch.tear(error)
+            epoch.tear(error)
             raise
-        if self._epoch.marks.unknown:
-            missing = ", ".join(str(number) for number in sorted(self._epoch.marks.unknown))
+        if marks.unknown:
+            missing = ", ".join(str(number) for number in sorted(marks.unknown))
             raise CheckpointError(
                 "nobody knows how far this pass is: its workers have been shut down before they could say where they are",
                 where=f"worker {missing}",

@@ -1,5 +1,6 @@
 """From trials to a number of workers, and to what can be said as a whole."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -108,10 +109,19 @@ def test_a_fault_that_passed_is_not_laid_to_the_data() -> None:
 
 
 def test_healthy_loading_is_said_and_where_the_program_is_instead() -> None:
-    assert said(trial(0, 50), trial(4, 200)) == ["loading is healthy; the freeze is elsewhere"]
+    assert said(trial(0, 50), trial(4, 200))[0].startswith("loading is healthy; the freeze is elsewhere, or later")
     stuck = Stuck(role="trainer", pid=1, place=Place("model.py", 88))
     run = Run(command="train.py", outcome=Outcome.HANG, reached_a_loader=True, stuck=(stuck,))
-    assert said(trial(4, 200), run=run) == ["loading is healthy; the freeze is elsewhere, at model.py:88"]
+    assert said(trial(4, 200), run=run)[0].startswith("loading is healthy; the freeze is elsewhere, at model.py:88")
+
+
+def test_healthy_is_said_of_what_was_tried_and_of_no_more() -> None:
+    written = trial(4, 200, is_as_written=True)
+    (text,) = said(written)
+    assert text.endswith("(tried: 100 batches of one epoch with 4 workers)")
+    (text,) = said(replace(written, is_whole_epoch=True, epochs=2), trial(0, 50), trial(1, 60), trial(2, 90))
+    assert "(tried: one epoch, 100 batches, with 4 workers, and the start of a second; some batches with " in text
+    assert text.endswith("with 0, 1 and 2 workers)")
 
 
 def test_loading_is_not_called_healthy_beside_a_finding() -> None:
@@ -121,8 +131,9 @@ def test_loading_is_not_called_healthy_beside_a_finding() -> None:
 
 def test_loading_that_worked_is_not_called_healthy_while_something_may_break_it() -> None:
     possible = [Finding(code=code, weight=Weight.POSSIBLE, what="", why="", fix=()) for code in ("AF307", "AF406")]
-    assert said(trial(4, 200), findings=possible) == ["loading worked in the trials; AF307 may still happen later"]
-    assert said(trial(4, 200), findings=possible[1:]) == ["loading is healthy; the freeze is elsewhere"]
+    (text,) = said(trial(4, 200), findings=possible)
+    assert text.startswith("loading worked in the trials") and text.endswith("; AF307 may still happen later")
+    assert said(trial(4, 200), findings=possible[1:])[0].startswith("loading is healthy")
 
 
 def test_what_works_with_fork_only_is_said_with_its_path_and_line() -> None:
@@ -133,7 +144,13 @@ def test_what_works_with_fork_only_is_said_with_its_path_and_line() -> None:
     )
     assert text.endswith("dataset.transform at train.py:31")
     spawned = Loader(number=0, num_workers=4, start_method="spawn", obstacles=(OBSTACLE,))
-    assert said(trial(4, 200), loader=spawned) == ["loading is healthy; the freeze is elsewhere"]
+    assert len(said(trial(4, 200), loader=spawned)) == 1
+
+
+def test_what_two_loaders_of_one_dataset_meet_elsewhere_is_said_once() -> None:
+    loader = Loader(number=0, num_workers=4, start_method="fork", obstacles=(OBSTACLE,))
+    facts = Facts(loaders=(loader, replace(loader, number=1)), trials=(trial(4, 200, is_as_written=True),))
+    assert sum("forkserver" in text for text in verdicts(facts)) == 1
 
 
 def test_a_script_that_could_not_be_tried_is_told_so_and_why() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from antifreeze.doctor.advice import Point, recommended
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import (
+    Assignment,
     DatasetClass,
     Death,
     Facts,
@@ -16,6 +17,7 @@ from antifreeze.doctor.facts import (
     Outcome,
     Place,
     Raised,
+    Run,
     Sight,
     Source,
     Stuck,
@@ -101,6 +103,15 @@ def test_workers_that_wait_for_their_own_threads_at_the_end_are_a_slow_shutdown_
     assert "daemon=True" in codes["AF405"].fix[0]
 
 
+def test_workers_that_live_on_are_told_beside_a_hang_only_where_somebody_kills_the_trainer() -> None:
+    socket = replace(WAITING, waits_in="socket")
+    facts = hanging(LOCK, stuck=socket)
+    facts = replace(facts, trials=(replace(facts.trials[0], orphans=(socket,)),))
+    run = Run(command="train.py", outcome=Outcome.OK, is_trainer_a_child=False)
+    assert found(replace(facts, run=run)).keys() == {"AF103"}
+    assert found(replace(facts, run=replace(run, is_trainer_a_child=True))).keys() == {"AF103", "AF106"}
+
+
 # --- data
 
 
@@ -124,6 +135,16 @@ def test_a_batch_of_none_only_is_told_from_one_none_that_collate_drops() -> None
     ]
     assert "every sample of a batch (8, 9)" in finding.what
     assert "if batch is None: continue" in finding.fix[1]
+
+
+def test_a_descriptor_that_is_kept_as_a_number_is_an_open_file_unless_it_is_read_by_place() -> None:
+    for used, codes in ((("os.lseek", "os.read"), {"AF307"}), (("os.pread",), set())):
+        opened = Assignment(name="fd", value="os.open", place=Place("train.py", 8), used_as=used)
+        dataset = DatasetClass(name="Rows", place=Place("train.py", 6), assignments=(opened,))
+        call = LoaderCall(place=Place("train.py", 30), workers=2, datasets=("Rows",))
+        findings = found(Facts(source=Source(script="train.py", datasets=(dataset,), loaders=(call,))))
+        assert findings.keys() == codes
+        assert all("os.pread(self.fd, count, offset)" in finding.fix[2] for finding in findings.values())
 
 
 def test_an_index_of_numpys_or_torchs_is_an_index() -> None:
@@ -246,3 +267,31 @@ def test_our_engine_is_not_the_cure_of_what_it_was_seen_to_fail_at() -> None:
         ours = Trial(loader=0, engine="antifreeze", workers=2, outcome=outcome)
         fix = found(hanging(LOCK, ours))["AF104"].fix
         assert fix[place] == "antifreeze run {script}" if place is not None else "antifreeze run {script}" not in fix
+
+
+def test_a_short_epoch_tells_nothing_about_the_speed_of_loading() -> None:
+    slow = written(Outcome.OK, batches=12, samples=24, seconds=0.9, first_batch_s=0.1)
+    fast = Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK, batches=12, samples=24, seconds=0.2)
+    assert "AF406" not in found(Facts(loaders=(LOADER,), trials=(slow, fast)))
+    longer = replace(slow, batches=24, samples=48, seconds=1.8)
+    assert "AF406" in found(Facts(loaders=(LOADER,), trials=(longer, fast)))
+
+
+def test_a_limit_of_open_files_that_the_program_sets_itself_is_the_one_that_counts() -> None:
+    loop = LoaderLoop(place=Place("train.py", 31), loader=LOADER.built_at, kept=(Place("train.py", 32),))
+    machine = Machine(cpus=2, usable_cpus=2, descriptors_soft=65536, descriptors_hard=65536)
+    loader = replace(LOADER, batches=1000)
+    facts = Facts(machine=machine, source=Source(script="train.py", loops=(loop,)), loaders=(loader,))
+    assert "AF203" not in found(facts)
+    assert found(replace(facts, loaders=(replace(loader, descriptors=256),)))["AF203"].weight is Weight.LIKELY
+
+
+def test_forked_workers_that_prepare_themselves_in_every_epoch_are_told() -> None:
+    call = LoaderCall(place=Place("train.py", 30), workers=2)
+    loop = LoaderLoop(place=Place("train.py", 32), loader=call.place, epochs=Place("train.py", 31))
+    source = Source(script="train.py", loaders=(call,), loops=(loop,))
+    trial = written(Outcome.OK, batches=12, samples=24, seconds=4.0, first_batch_s=3.1, is_whole_epoch=True)
+    assert "AF401" not in found(Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=0.5),)))
+    facts = Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=3.0),))
+    assert found(facts)["AF401"].weight is Weight.POSSIBLE
+    assert "AF401" not in found(replace(facts, loaders=(replace(LOADER, persistent_workers=True),)))

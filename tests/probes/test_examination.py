@@ -40,8 +40,36 @@ if __name__ == "__main__":
 """
 PROGRAMS = {
     "healthy": HEAD + "more = {}" + LOOP,
+    "opens_lazily": HEAD
+    + """
+more, opened = {}, []
+def special(i):
+    if not opened:
+        opened.append(os.getpid())
+    assert opened == [os.getpid()], "a handle of another process"
+"""
+    + LOOP,
     "fails": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        raise KeyError('label 5')\n" + LOOP,
     "hangs": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        time.sleep(600)\n" + LOOP,
+    "asks_a_thread": HEAD
+    + """
+import queue, threading
+more = {}
+class Numbers(Numbers):
+    def __init__(self):
+        self.asked, self.answers = queue.Queue(), queue.Queue()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            self.answers.put(self.asked.get())
+
+    def __getitem__(self, i):
+        self.asked.put(i)
+        return self.answers.get()
+"""
+    + LOOP,
     "exits": HEAD + "more = {}\ndef special(i):\n    if i == 5:\n        os._exit(3)\n" + LOOP,
     "spawns": HEAD + "more = {'multiprocessing_context': 'spawn'}" + LOOP,
     "streams": HEAD
@@ -56,6 +84,35 @@ if __name__ == "__main__":
         print("let through", flush=True)
     for batch in DataLoader(Stream(), batch_size=2, num_workers=2):
         print("taken", flush=True)
+""",
+    "is_used_up": HEAD
+    + """
+class Stream(IterableDataset):
+    def __init__(self):
+        self.rest = iter(range(10))
+
+    def __iter__(self):
+        return self.rest
+
+if __name__ == "__main__":
+    loader = DataLoader(Stream(), batch_size=2, num_workers=1, persistent_workers=True)
+    for epoch in range(3):
+        for batch in loader:
+            pass
+""",
+    "remembers": HEAD
+    + """
+def special(i):
+    seen = os.environ.setdefault(f"SEEN_{i}", "")
+    os.environ[f"SEEN_{i}"] += "x"
+    if len(seen) == 1:
+        raise ValueError("twice")
+
+if __name__ == "__main__":
+    loader = DataLoader(Numbers(), batch_size=2, num_workers=2, persistent_workers=True)
+    for epoch in range(3):
+        for batch in loader:
+            pass
 """,
     "in_a_child": HEAD
     + """
@@ -83,7 +140,11 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
     def facts(name: str) -> Facts:
         script = directory / f"{name}.py"
         script.write_text(PROGRAMS[name])
-        timeout_s = 60.0 if name in ("healthy", "hangs", "spawns") else 25.0
+        timeout_s = (
+            60.0
+            if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers", "opens_lazily", "asks_a_thread")
+            else 25.0
+        )
         return examine([str(script), "--epochs", "3"], options=Options(timeout_s=timeout_s))
 
     with ThreadPoolExecutor(3) as pool:
@@ -104,6 +165,13 @@ def test_a_healthy_loader_is_tried_on_both_engines_and_without_workers(examined:
         assert (trial.outcome, trial.batches, trial.samples) == (Outcome.OK, 6, 12), trial
         assert not trial.wrong and not trial.deaths and not trial.stuck and trial.raised is None
     assert str(facts.loaders[0].built_at) == str(facts.loaders[0].iterated_at) == "healthy.py:18"
+
+
+def test_what_the_trainer_opens_without_workers_is_not_there_for_other_trials(examined: dict[str, Facts]) -> None:
+    trials = examined["opens_lazily"].trials
+    assert {trial.outcome for trial in trials} == {Outcome.OK}
+    assert [trial.workers for trial in trials][-1] == 0 and len(trials) >= 3
+    assert not [each for each in diagnose(examined["opens_lazily"]) if each.weight is not Weight.POSSIBLE]
 
 
 def test_the_sample_that_fails_is_named_with_its_line(examined: dict[str, Facts]) -> None:
@@ -127,6 +195,15 @@ def test_a_hang_is_seen_with_the_line_and_the_sample_of_each_worker(examined: di
     assert alone is not None and alone.outcome is Outcome.HANG
 
 
+def test_no_time_is_spent_on_our_engine_where_workers_wait_for_a_thread_that_reaches_no_worker(
+    examined: dict[str, Facts],
+) -> None:
+    facts = examined["asks_a_thread"]
+    assert [(trial.engine, trial.workers) for trial in facts.trials] == [("torch", 2), ("torch", 0)]
+    assert facts.run is not None and "antifreeze" not in facts.run.stderr
+    assert [(each.code, each.weight) for each in diagnose(facts)] == [("AF101", Weight.CERTAIN)]
+
+
 def test_a_worker_that_ends_itself_is_told_with_its_status_and_its_line(examined: dict[str, Facts]) -> None:
     trial = as_written(examined["exits"])
     assert trial.outcome is Outcome.CRASH
@@ -144,6 +221,13 @@ def test_workers_of_a_stream_that_begin_alike_are_counted(examined: dict[str, Fa
     trial = as_written(facts)
     assert (trial.outcome, trial.same_items, trial.has_asked_for_worker_info) == (Outcome.OK, 2, False)
     assert trial.samples == 20
+
+
+def test_an_epoch_that_is_empty_or_fails_because_of_the_one_before_it_is_named(examined: dict[str, Facts]) -> None:
+    for name, outcome in (("is_used_up", Outcome.SHORT), ("remembers", Outcome.ERROR)):
+        trial = as_written(examined[name])
+        assert (trial.outcome, trial.epochs) == (outcome, 2)
+        assert [(each.code, each.weight) for each in diagnose(examined[name])] == [("AF333", Weight.LIKELY)]
 
 
 def test_a_trainer_that_is_a_child_of_the_script_is_the_one_that_is_examined(examined: dict[str, Facts]) -> None:

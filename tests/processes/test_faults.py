@@ -646,9 +646,8 @@ def as_params(cases: "list[Case] | list[Story]") -> Iterator[Any]:
 def quick_and_quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Workers are looked at often, files go nowhere else, and what others were told is told again."""
     monkeypatch.setattr(epoch, "SLICE_S", LOOK_S)
-    monkeypatch.setattr(
-        watchdog, "FAR_LONGER", 5
-    )  # one that a busy machine held up for 30 ms is no measure of slowness
+    # One that a busy machine held up for 30 ms is no measure of slowness.
+    monkeypatch.setattr(watchdog, "FAR_LONGER", 5)
     monkeypatch.setattr(ending, "STOP_DEADLINE_S", 0.5)
     monkeypatch.setattr(say, "_counts", Counter())
     monkeypatch.setattr(say, "_said", set())

@@ -103,6 +103,7 @@ class Killer:
                 self.kills += 1
 
 
+@pytest.mark.deadline(120)  # on a busy machine; a hundred workers are started
 @pytest.mark.parametrize("keep", [False, True], ids=["new workers every epoch", "workers kept"])
 def test_under_a_hundred_kills_batches_are_bit_for_bit_those_of_a_calm_torch(way: Way, keep: bool) -> None:
     expected = calm("fork", persistent_workers=keep)

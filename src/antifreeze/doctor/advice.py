@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Trial
+from antifreeze.doctor.facts import Facts, Loader, Machine, Obstacle, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 # A rate that is so near to the best is as good: measurements of a few seconds are no better than that.
@@ -56,11 +56,13 @@ def verdicts(facts: Facts, findings: Iterable[Finding] = ()) -> list[str]:
     if not facts.trials:
         said += _untried(facts)
     elif not said and not is_sick and _all_work(facts) and doubts:
-        said.append(f"loading worked in the trials; {' and '.join(dict.fromkeys(doubts))} may still happen later")
+        codes = " and ".join(dict.fromkeys(doubts))
+        said.append(f"loading worked in the trials{_tried(facts)}; {codes} may still happen later")
     elif not said and not is_sick and _all_work(facts):
-        said.append(f"loading is healthy; the freeze is elsewhere{_elsewhere(facts)}")
-    said += [text for loader in facts.loaders if (text := portability(facts, loader))]
-    return said
+        said.append(
+            f"loading is healthy; the freeze is elsewhere{_place_instead(facts) or ', or later'}{_tried(facts)}"
+        )
+    return said + _portabilities(facts)
 
 
 # --- the number of workers
@@ -159,6 +161,16 @@ def portability(facts: Facts, loader: Loader) -> str | None:
     return f"{works} with spawn and forkserver (Windows, macOS, Python 3.14): {first.path}{at}{more}"
 
 
+def _portabilities(facts: Facts) -> list[str]:
+    """One for each obstacle: loaders of one dataset meet the same."""
+    told: dict[Obstacle, str] = {}
+    for loader in facts.loaders:
+        text = portability(facts, loader)
+        if text is not None:
+            told.setdefault(loader.obstacles[0], text)
+    return list(told.values())
+
+
 def _fails_itself(facts: Facts, loader: Loader) -> str | None:
     trials = [trial for trial in facts.trials if trial.loader == loader.number]
     alone = next((trial for trial in trials if not trial.workers), None)
@@ -194,7 +206,24 @@ def _all_work(facts: Facts) -> bool:
     return all(trial.outcome in (Outcome.OK, Outcome.SLOW) for trial in facts.trials if trial.engine == "torch")
 
 
-def _elsewhere(facts: Facts) -> str:
+def _tried(facts: Facts) -> str:
+    """What "healthy" stands on, and no more: ` (tried: 50 batches with 2 workers, …)`."""
+    written = [_extent(trial) for trial in facts.trials if trial.is_as_written]
+    others = sorted({trial.workers for trial in facts.trials if not trial.is_as_written and trial.engine == "torch"})
+    counts = [" and ".join(filter(None, [", ".join(map(str, others[:-1])), str(others[-1])]))] if others else []
+    some = [f"some batches with {each} worker{'s' * (others != [1])}" for each in counts]
+    said = "; ".join([*written, *some])
+    return f" (tried: {said})" if said else ""
+
+
+def _extent(trial: Trial) -> str:
+    batches = f"{trial.batches} batch{'es' * (trial.batches != 1)}"
+    amount = f"one epoch, {batches}," if trial.is_whole_epoch else f"{batches} of one epoch"
+    again = ", and the start of a second" if trial.epochs > 1 else ""
+    return f"{amount} with {trial.workers} worker{'s' * (trial.workers != 1)}{again}"
+
+
+def _place_instead(facts: Facts) -> str:
     stuck = facts.run.stuck if facts.run else ()
     place = next((each.place for each in stuck if each.place), None)
     return f", at {place}" if place else ""
@@ -209,7 +238,7 @@ def _untried(facts: Facts) -> list[str]:
         at = f" at {run.raised.place}" if run.raised.place else ""
         return [f"nothing could be tried: the script ends before its first batch, with {run.raised.type}{at}"]
     if run.outcome is Outcome.HANG:
-        return [f"nothing could be tried: the script hangs before its first batch{_elsewhere(facts)}"]
+        return [f"nothing could be tried: the script hangs before its first batch{_place_instead(facts)}"]
     if not run.reached_a_loader:
         return ["nothing could be tried: the script iterates no DataLoader"]
     return ["nothing could be tried: its loaders could not be examined"]

@@ -78,6 +78,12 @@ class Case:
         return any(outcomes) if outcomes else None
 
     @property
+    def has_launcher(self) -> bool:
+        """Whether the trainer was started by another process of the program, which may kill it."""
+        run = self.facts.run
+        return run is not None and bool(run.is_trainer_a_child)
+
+    @property
     def held(self) -> tuple[Held, ...]:
         return self.loader.held if self.loader else ()
 

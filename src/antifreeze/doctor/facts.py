@@ -78,14 +78,15 @@ class Assignment:
     name: str
     value: str
     """The dotted name of what is called, with imports seen through: `zipfile.ZipFile`, `open`, `numpy.load`; or the kind of
-    expression: `lambda`, `generator`, `list`, `listcomp`, `dict`, `set`, `other`."""
+    expression: `lambda`, `generator`, `list`, `listcomp`, `dict`, `set`, `fileno` (of any file), `other`."""
     mode: str | None = None
     """The mode argument, of calls that open something and where it is a constant."""
     place: Place
     used_at: Place | None = None
     """The first line of `__getitem__`, `__iter__`, or of a method that they call, that uses it."""
     used_as: tuple[str, ...] = ()
-    """How it is used there: attributes called on it (`read`, `seek`, `map`), `with`, `[]`, `()`, `next`, `fileno`."""
+    """How it is used there: attributes called on it (`read`, `seek`, `map`), `with`, `[]`, `()`, `next`, `fileno`;
+    functions of the system that it is given to (`os.read`, `os.pread`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +129,15 @@ class DatasetClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DistributedOrder:
+    """`DistributedSampler(…)`, not told to leave the order as it is."""
+
+    place: Place
+    shuffles: bool | None = None
+    """None: it cannot be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCall:
     """`DataLoader(…)`."""
 
@@ -149,6 +159,8 @@ class LoaderCall:
     their `function` is the name of what is defined."""
     is_in_loop: bool = False
     """Whether it is made anew in every turn of a loop."""
+    distributed: DistributedOrder | None = None
+    """Of the sampler that it is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +229,8 @@ class Source:
     start_method: str | None = None
     """That these calls set, if they agree on one."""
     start_method_clashes: tuple[Clash, ...] = ()
+    tells_epochs: bool = False
+    """Whether `set_epoch` occurs anywhere, or a library is imported that calls it for its users."""
     thread_settings: tuple[Place, ...] = ()
     """Calls that raise or set the number of threads (`torch.set_num_threads`, `cv2.setNumThreads`)."""
     has_main_guard: bool = False
@@ -333,6 +347,8 @@ class Loader:
     """Names of the Python threads beside the main one."""
     pools: tuple[NativePool, ...] = ()
     is_cuda_initialized: bool = False
+    descriptors: int | None = None
+    """The limit of open files that the program had by then: it may have set one itself."""
     unseen: tuple[str, ...] = ()
     """What could not be looked at, or not to its end in time: fields above (`obstacles`, `held`, `bulks`, `pools` …), or
     several at once: `settings`, `code`, `objects`, `program`."""
@@ -471,6 +487,8 @@ class Trial:
     """From iter() to the last batch or to the end of the trial."""
     first_batch_s: float | None = None
     is_whole_epoch: bool = False
+    epochs: int = 1
+    """Passes that were begun: what went wrong, did so in the last one; all the figures are of the first."""
     raised: Raised | None = None
     deaths: tuple[Death, ...] = ()
     stuck: tuple[Stuck, ...] = ()
@@ -500,6 +518,8 @@ class Trial:
     """Of None samples: index → what was raised and caught on the way, in a sentence, when it was fetched once more."""
     wrong: tuple[str, ...] = ()
     """Indices whose content differs from what the trainer itself gets, where that gets the same twice."""
+    originals: Mapping[str, str] = field(default_factory=dict)
+    """Of samples of a `Subset` that are named here: index in it → index in the whole dataset."""
     same_draws: tuple[str, ...] = ()
     """Paths of generators in the dataset that several workers drew the same numbers from."""
     same_seeds: bool | None = None

@@ -21,6 +21,7 @@ OPENS = {
     "gzip": "gzip.open(path)",
     "zip": "zipfile.ZipFile(path)",
     "tar": "tarfile.open(path)",
+    "descriptor": "os.open(path, os.O_RDONLY)",
     "socket": "socket.create_connection(address)",
     "file": "open(path, 'rb')",
     "_io.": "open(path, 'rb')",

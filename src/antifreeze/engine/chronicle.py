@@ -6,12 +6,13 @@ import functools
 import linecache
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
 
 from antifreeze.codes import named
 from antifreeze.doctor.finding import Finding
 from antifreeze.engine import consultation, wording
 from antifreeze.engine.arena.board import Pulse
-from antifreeze.engine.numbers import SeatNo
+from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.worker import Worker
@@ -26,8 +27,20 @@ from antifreeze.observe.files import write_stacks
 from antifreeze.observe.ledger import Facts, Kind, Ledger
 from antifreeze.observe.say import say_counted, say_once, say_report
 
+
+class Who(Protocol):
+    """Somebody who makes batches: a worker, or this process in its place."""
+
+    @property
+    def number(self) -> WorkerNo: ...
+    @property
+    def known_pid(self) -> int | None: ...
+
+
 Failure = Callable[[], Exception]
 """Makes the error to raise. (Not the error itself: with its traceback it would hold the epoch.)"""
+
+NO_SNAPSHOT = "no snapshot of its generators could be kept: they take more than 63 KiB, or cannot be pickled"
 
 _KINDS: dict[str, Kind] = {
     "retried": Kind.SAMPLE_RETRIED,
@@ -53,11 +66,11 @@ class Chronicle:
         self._witness = witness
         self._stalls = 0
 
-    def note(self, kind: Kind, what: str, worker: Worker | None = None, ticket: Ticket | None = None) -> None:
+    def note(self, kind: Kind, what: str, worker: Who | None = None, ticket: Ticket | None = None) -> None:
         """A record of something that needs no more words."""
         self._ledger.add(kind, what, **_facts(worker, None, ticket))
 
-    def note_mishaps(self, worker: Worker, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
+    def note_mishaps(self, worker: Who, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
         """What went wrong with samples of a batch, and what was done about it."""
         for mishap in mishaps:
             if mishap.kind == "none":
@@ -127,28 +140,12 @@ class Chronicle:
     ) -> None:
         """A worker makes no progress: tell the user, with the stacks of all that are stuck."""
         pulse, seat = worker.board.read_pulse(), worker.seat
-        self._stalls += 1
-        file = write_stacks(
-            f"stall-{self._stalls}.txt",
-            "\n".join(f"seat {each}{' (the one reported)' if each == seat else ''}\n{texts[each]}" for each in texts),
-        )
         facts = _facts(worker, pulse, ticket)
         facts["stack"] = texts[seat] or None
-        silent_s = self._watchdog.silent_s(seat)
         stack = _last_stack(texts[seat])
-        is_stopped, waits_in = self._watchdog.is_stopped(seat), self._watchdog.waits_in(seat)
-        finding = consultation.about_stuck(
-            worker,
-            stack,
-            sample=facts["sample"],
-            seconds=silent_s,
-            typical_s=typical_s,
-            waits_in=waits_in,
-            is_stopped=is_stopped,
-            is_at_work=is_at_work,
-            workers=self._workers,
-        )
+        finding = self._ask_about_stall(worker, stack, facts["sample"], typical_s=typical_s, is_at_work=is_at_work)
         facts["code"] = finding.code if finding else None
+        silent_s = self._watchdog.silent_s(seat)
         self._ledger.add(Kind.STALL, f"no progress for {silent_s:.0f} s; {did}", **facts)
         stall = report.Stall(
             seconds=silent_s,
@@ -160,20 +157,47 @@ class Chronicle:
             position=pulse.position if facts["sample"] else None,
             typical_s=typical_s,
             frames=[_with_source(frame) for frame in stack.frames] if stack else (),
-            waits_in="stopped (SIGSTOP)" if is_stopped else waits_in,
+            waits_in="stopped (SIGSTOP)" if self._watchdog.is_stopped(seat) else self._watchdog.waits_in(seat),
             how_sure=finding.weight.word if finding else "possible",
             disease=named(finding.code) if finding else None,
             why=finding.why if finding else None,
             fix=_cure(finding) if finding else None,
             did=did,
             setting="stall_after=, hedge=, sample_timeout= (or run --stall-after, --no-hedge)",
-            stack_file=str(file) if file else None,
+            stack_file=self._write_stacks(texts, reported=seat),
         )
         say_report(report.stall_report(stall))
 
-    def note_no_snapshot(self, worker: Worker, *, again: int | None) -> None:
+    def _ask_about_stall(
+        self,
+        worker: Worker,
+        stack: stacks.Stack | None,
+        sample: str | None,
+        *,
+        typical_s: float | None,
+        is_at_work: bool,
+    ) -> Finding | None:
+        return consultation.about_stuck(
+            worker,
+            stack,
+            sample=sample,
+            seconds=self._watchdog.silent_s(worker.seat),
+            typical_s=typical_s,
+            waits_in=self._watchdog.waits_in(worker.seat),
+            is_stopped=self._watchdog.is_stopped(worker.seat),
+            is_at_work=is_at_work,
+            workers=self._workers,
+        )
+
+    def _write_stacks(self, texts: Mapping[SeatNo, str], *, reported: SeatNo) -> str | None:
+        """All stacks into a file of their own; its name."""
+        self._stalls += 1
+        parts = (f"seat {each}{' (the one reported)' if each == reported else ''}\n{texts[each]}" for each in texts)
+        file = write_stacks(f"stall-{self._stalls}.txt", "\n".join(parts))
+        return str(file) if file else None
+
+    def note_no_snapshot(self, worker: Who, *, again: int | None, why: str = NO_SNAPSHOT) -> None:
         """Another worker takes over without the random state of this one; None: too much has been done to redo it."""
-        why = "no snapshot of its generators could be kept: they take more than 63 KiB, or cannot be pickled"
         what = f"all {again} batches that it had made are made again" if again else "its random draws begin anew"
         self._ledger.add(Kind.NO_SNAPSHOT, f"{what}: {why}", **_facts(worker, None, None))
         say_once(f"another process takes over from worker {worker.number}, and {what}: {why}")
@@ -186,6 +210,12 @@ class Chronicle:
     def note_doubt(self, what: str) -> None:
         """A result is silently wrong, or looks like it."""
         self._ledger.add(Kind.DOUBT, what)
+        say_once(what)
+
+    def note_in_process(self, why: str) -> None:
+        """What is left of this pass is loaded in the trainer."""
+        what = f"the rest of this epoch is loaded in this process, without workers: {why}"
+        self._ledger.add(Kind.IN_PROCESS, what)
         say_once(what)
 
     def note_one_fewer(self, workers: int) -> None:
@@ -289,7 +319,7 @@ class Chronicle:
         )
 
 
-def _facts(worker: Worker | None, pulse: Pulse | None, ticket: Ticket | None) -> Facts:
+def _facts(worker: Who | None, pulse: Pulse | None, ticket: Ticket | None) -> Facts:
     return {
         "worker": int(worker.number) if worker else None,
         "pid": worker.known_pid if worker else None,

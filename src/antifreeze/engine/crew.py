@@ -70,5 +70,8 @@ def assemble(
         hedges=options.hedge and not is_stream,
         quarantines=options.policy.then != "raise" and not is_stream,
     )
-    misgivings = Misgivings(pool, succession, chronicle, is_stream=is_stream, fixes=options.fix)
-    return Crew(orders, delivery, Outcomes(pool, arena, chronicle), succession, supervisor, chronicle, misgivings)
+    misgivings = Misgivings(
+        pool.workers, chronicle, first_items=succession.first_items, is_stream=is_stream, fixes=options.fix
+    )
+    outcomes = Outcomes(pool.workers, arena, chronicle)
+    return Crew(orders, delivery, outcomes, succession, supervisor, chronicle, misgivings)

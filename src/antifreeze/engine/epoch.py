@@ -7,16 +7,18 @@ user wants that. What becomes of workers that are lost or stuck is the superviso
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.arena.board import Snapshot
 from antifreeze.engine.backends import interruptions
+from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Failure
 from antifreeze.engine.crew import assemble
 from antifreeze.engine.crossing.raised import load_error
@@ -26,15 +28,19 @@ from antifreeze.engine.flow.dispatch import Dispatch
 from antifreeze.engine.flow.history import Pass, Question
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.hedging import Rescue
+from antifreeze.engine.inline.bench import InlineBench
+from antifreeze.engine.inline.epoch import Course, InlineEpoch
 from antifreeze.engine.marks import Marks, Unfinished
 from antifreeze.engine.numbers import TicketNo, WorkerNo
-from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent
+from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, Raised, Unsent, opened_again
 from antifreeze.engine.pinning import Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
+from antifreeze.engine.pool.ending import stop_deadline
 from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.sharing import Sharing
+from antifreeze.engine.succession import Estate
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import (
     Emptied,
@@ -57,8 +63,9 @@ from antifreeze.settings import Options
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
-# For so long a batch may keep the trainer waiting before it is called slow, and all others are heard and employed.
-PATIENCE_S = 0.002
+# For so long a batch may keep the trainer waiting before it is called slow, and all others are heard and employed; then
+# so many batches are waited for without patience, for where one is slow, others are.
+PATIENCE_S, HURRY = 0.001, 64
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
 SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
@@ -83,9 +90,13 @@ class Epoch:
         is_stream: bool = False,
         by_ticket: bool = False,
         pinner: Pinner | None = None,
+        make_bench: Callable[[], InlineBench] | None = None,
         marks: Marks | None = None,
     ) -> None:
+        """`make_bench`: makes what can go on in this process if a fault of ours ends the workers."""
         self._pool = pool
+        self._make_bench = make_bench
+        self._account = account
         self.marks = marks
         self._pinner = pinner
         self._awaits_pinning = False
@@ -111,8 +122,9 @@ class Epoch:
         self._sharing: Sharing | None = None
         if by_ticket:
             self._sharing = Sharing(pool, crew.orders, crew.delivery, self._dispatch, arena, window=window)
-        self._slow: TicketNo | None = None
-        """What has kept the trainer waiting for longer than it is patient."""
+        self._awaited: TicketNo | None = None
+        self._hurry = 0
+        """For so many batches the trainer has no patience."""
         self._outcomes = crew.outcomes
         self._succession = crew.succession
         self._supervisor = crew.supervisor
@@ -131,6 +143,8 @@ class Epoch:
         """How long no batch has come while one was waited for."""
         self._failure: Failure | None = None
         self._tear: Failure | None = None
+        self._in_hand: Arrival[Outcome] | None = None
+        """What was taken, and has not reached the user by a fault of ours."""
         self._meant = 0
         """The `id` of the error that was last raised on purpose; not the error, whose traceback would hold this epoch."""
 
@@ -177,8 +191,11 @@ class Epoch:
             self._take_up(unfinished, first, shared_seed)
         is_new = unfinished is None or unfinished.is_over
         if is_new and marks.asks_first(is_first_pass=is_first and unfinished is None):
-            marks.unknown.update(worker.number for worker in self._pool.workers)
-            self._orders.ask(Question(first))
+            self._ask(marks)
+
+    def _ask(self, marks: Marks) -> None:
+        marks.ask(self._plan.next_number)
+        self._orders.ask(Question(self._plan.next_number))
 
     def _take_up(self, unfinished: Unfinished, first: TicketNo, shared_seed: int | None) -> None:
         """Bring workers to where others were another time, and plan what these had left undone."""
@@ -242,10 +259,16 @@ class Epoch:
             if self.marks is not None:
                 self.marks.note_delivered(arrival.ticket)
             self._dispatch.done()
-            if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+            opened = None
+            try:
+                if self._arena.has_free:  # not to keep the worker waiting; else the slot of this batch may become free
+                    self._send_work()
+                opened = self._outcomes.open(arrival)
                 self._send_work()
-            batch, error = self._outcomes.open(arrival)
-            self._send_work()
+            except Exception:
+                self._in_hand = arrival if opened is None else opened_again(arrival, *opened)
+                raise
+            batch, error = opened
             if not self._is_strict and self._losses.note_delivered(arrival.ticket):
                 self._fail(self._losses.error)
             if error is not None:
@@ -280,15 +303,8 @@ class Epoch:
         if not isinstance(outcome, Pinning):
             return
         self._awaits_pinning = True  # an interrupt in here loses nothing
-        is_there = pinner.wait_for(outcome.pinned, timeout_s=self._pinning_limit_s)
+        pinner.await_pinned(outcome.pinned, batch=ticket.batch, timeout_s=self._pinning_limit_s)
         self._awaits_pinning = False
-        if not is_there:
-            error = RuntimeError(
-                f"DataLoader timed out after {self._pinning_limit_s:g} seconds: batch {ticket.batch} has come, and is "
-                "still on its way into page-locked memory (pin_memory=True)"
-            )
-            self._meant = id(error)
-            raise error
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
@@ -358,16 +374,21 @@ class Epoch:
         # One that has not been sent waits for room, which any worker can make; one with a hedge can come from either.
         only_one = self._can_wait_for_one and expected.number in worker.leases and not self._pool.hedges
         if self._sharing is not None:
-            if only_one and self._slow != expected.number:
-                self._take_in(self._pool.wait(worker, deadline=time.monotonic() + PATIENCE_S))
-                self._slow = expected.number
-                return
+            if expected.number != self._awaited:
+                self._awaited, self._hurry = expected.number, max(0, self._hurry - 1)
+                if only_one and not self._hurry:
+                    self._take_in(self._pool.wait(worker, deadline=time.monotonic() + PATIENCE_S))
+                    return
+            elif not self._hurry:
+                self._hurry = HURRY
             only_one = False
             self._employ_idle(self._sharing)
         self._listen_to(worker if only_one else None)
 
-    def await_marks(self) -> None:
-        """Wait until all workers have said where they are before the first ticket of this pass."""
+    def await_marks(self, *, at_end: bool) -> None:
+        """Wait until all workers have said where they are, if they were asked; at the end of a pass, they are."""
+        if at_end and self.marks is not None and self.marks.is_behind() and not self._pool.is_stopped:
+            self._ask(self.marks)
         while self.marks is not None and self.marks.unknown and not self._pool.is_stopped:
             self._listen_to(None)
 
@@ -435,6 +456,61 @@ class Epoch:
             "iter(loader) starts another one"
         )
         self._tear = functools.partial(RuntimeError, text)
+
+    def hand_over(self, fault: Exception) -> InlineEpoch | None:
+        """What this has come to by a fault of ours, in the hands of somebody who goes on in this process.
+
+        None: it is no fault of ours, or nobody can go on.
+        """
+        is_meant = isinstance(fault, StopIteration) or id(fault) == self._meant
+        if self._make_bench is None or is_meant or self.has_failed or self._awaits_pinning or self._pool.is_abandoned:
+            return None
+        if interruptions.is_of_a_handler(fault) or not self._succession.can_be_read_again:
+            return None
+        with interruptions.held():
+            self._end_workers()
+            if self._in_hand is not None:
+                self._delivery.put_back(self._in_hand)
+            estates = {worker.number: self._succession.estate_of(worker) for worker in self._pool.workers}
+            whole = {number: estate for number, estate in estates.items() if estate is not None}
+            if len(whole) < len(estates):
+                return None
+            try:
+                return self._go_on_here(self._make_bench(), whole, fault)
+            except Exception as why:  # of a dataset that cannot be copied, say: the fault is what is raised
+                if interruptions.is_of_a_handler(why):
+                    raise
+                say_once(f"the rest of this epoch cannot be loaded in this process either: {why}")
+                return None
+
+    def _end_workers(self) -> None:
+        for heard in self._pool.hear_out(deadline=stop_deadline()):
+            if not isinstance(heard.message, Filled | Failed | Emptied | Ended):
+                continue
+            with contextlib.suppress(Exception):  # it may be the very fault; then the batch is made again
+                self._receive(heard)
+        self._pool.stop()
+        self.read_times()
+
+    def _go_on_here(self, bench: InlineBench, estates: Mapping[WorkerNo, Estate], fault: Exception) -> InlineEpoch:
+        why = f"a fault of antifreeze itself: {fault!r}"
+        if isinstance(fault, OnlyInProcess):
+            why = self._account.stays_here = str(fault)
+        self._chronicle.note_in_process(why)
+        course = Course(self._plan, self._delivery, self._outcomes, self._losses, self._chronicle)
+        return InlineEpoch(
+            bench,
+            course,
+            window=self._window,
+            account=self._account,
+            misgivings=self.misgivings,
+            is_stream=self._is_stream,
+            pinner=self._pinner,
+            pinning_limit_s=self._pinning_limit_s,
+            close=self._arena.close,
+            estates=estates,
+            in_hand=self._in_hand.ticket.number if self._in_hand else None,
+        )
 
     def _receive(self, heard: Heard) -> None:
         worker, message, descriptors = heard

@@ -68,6 +68,7 @@ class Marks:
     open: dict[int, Ticket] = field(init=False, default_factory=dict)
     """Tickets that are planned and not in the user's hands, by their batch."""
     _first: TicketNo = field(init=False, default=TicketNo(0))
+    _asked: TicketNo = field(init=False, default=TicketNo(-1))
     _said: dict[SeatNo, bytes] = field(init=False, default_factory=dict)
     """What each process said last."""
     _arrived: dict[TicketNo, bytes] = field(init=False, default_factory=dict)
@@ -98,13 +99,23 @@ class Marks:
         """Whether workers are to say where they are before a pass; in their first one, most are as they were born."""
         return self.every is not None and (self.is_telling or not is_first_pass)
 
-    def note_told(self, worker: WorkerNo, seat: SeatNo, first: TicketNo, place: bytes | None) -> None:
-        """A worker has said where it is before this ticket, the first one of a pass."""
+    def ask(self, before: TicketNo) -> None:
+        """All workers are asked where they are before this ticket."""
+        self._asked = before
+        self.unknown = {WorkerNo(number) for number in range(self.workers)}
+
+    def is_behind(self) -> bool:
+        """Whether some worker has done more for the user since it last said where it is."""
+        return self.every is not None and any(stand.marked < stand.done for stand in self.stands)
+
+    def note_told(self, worker: WorkerNo, seat: SeatNo, ticket: TicketNo, place: bytes | None) -> None:
+        """A worker has said where it is before this ticket, and after all that came before it."""
         if place:
             self._said[seat] = place
-        if first == self._first and worker in self.unknown:
+        if ticket == self._asked and worker in self.unknown:
             self.unknown.discard(worker)
-            self.stands[worker].place = self._said.get(seat)
+            stand = self.stands[worker]
+            stand.place, stand.marked = self._said.get(seat), stand.done
 
     def note_answer(self, seat: SeatNo, ticket: TicketNo, place: bytes) -> None:
         """A worker has said where it is after this ticket."""

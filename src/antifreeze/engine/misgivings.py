@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Sized
+from typing import Protocol
+
 from antifreeze.codes import named
+from antifreeze.engine.arena.board import Board
 from antifreeze.engine.chronicle import Chronicle
-from antifreeze.engine.pool.pool import Pool
-from antifreeze.engine.succession import Succession
+from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.supervise.doubts import doubts_about, doubts_about_repeating
+
+
+class Observed(Protocol):
+    """Somebody who makes batches, and notices something about them."""
+
+    board: Board
+
+    @property
+    def leases(self) -> Sized: ...
 
 
 class Misgivings:
     """What speaks against the results of one iterator."""
 
     def __init__(
-        self, pool: Pool, succession: Succession, chronicle: Chronicle, *, is_stream: bool, fixes: frozenset[str]
+        self,
+        workers: Sequence[Observed],
+        chronicle: Chronicle,
+        *,
+        first_items: Mapping[WorkerNo, int],
+        is_stream: bool,
+        fixes: frozenset[str],
     ) -> None:
-        self._pool = pool
-        self._succession = succession
+        """`first_items`: of workers that are gone, what their stream began with."""
+        self._workers = workers
+        self._first_items = first_items
         self._chronicle = chronicle
         self._is_stream = is_stream
         self._fixes = fixes
@@ -24,10 +43,10 @@ class Misgivings:
 
     def look(self) -> None:
         """Hold what workers have noticed against each other."""
-        noticed = [worker.board.read_notices() for worker in self._pool.workers]
+        noticed = [worker.board.read_notices() for worker in self._workers]
         doubts = doubts_about(noticed, is_stream=self._is_stream, fixes=self._fixes)
-        for number, first in self._succession.first_items.items():
-            if not self._pool.workers[number].leases:  # else it may not be through with reading again
+        for number, first in self._first_items.items():
+            if not self._workers[number].leases:  # else it may not be through with reading again
                 doubts += doubts_about_repeating(noticed[number], first_items=first)
         for what in doubts:
             self._tell(what)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from numbers import Integral
 from typing import SupportsIndex, TypeGuard
 
@@ -120,7 +120,7 @@ class Orders:
         worker.leases[ticket.number] = lease.slot
         work = Work(ticket.number, ticket.index, lease.slot, lease.size, lease.forget, False, ticket.seed)
         if self.quarantined:
-            work = Work(*work[:7], *self._quarantine_for(ticket))
+            work = Work(*work[:7], *quarantine_for(ticket, self.quarantined))
         if self._marks is not None and self._marks.is_due(ticket):
             work = work._replace(is_marked=True)
         try:
@@ -136,19 +136,11 @@ class Orders:
         return True
 
     def _replay_of(self, ticket: Ticket) -> Work:
-        return Work(ticket.number, ticket.index, None, 0, (), True, None, *self._quarantine_for(ticket))
+        return Work(ticket.number, ticket.index, None, 0, (), True, None, *quarantine_for(ticket, self.quarantined))
 
     def busy_workers(self) -> int:
         """How many workers have something to do."""
         return sum(bool(worker.leases) for worker in self._pool.workers)
-
-    def _quarantine_for(self, ticket: Ticket) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The positions of its samples that are in quarantine, and all that must not be drawn in their place."""
-        if not self.quarantined:
-            return (), ()
-        index = ticket.index if isinstance(ticket.index, list | tuple) else [ticket.index]
-        left_out = tuple(position for position, i in enumerate(index) if is_hashable(i) and i in self.quarantined)
-        return left_out, tuple(operator.index(i) for i in self.quarantined if _is_whole_number(i))
 
     def _forget_what_is_safe(self, worker: Worker) -> None:
         """What was done before the last snapshot will not have to be done again."""
@@ -157,6 +149,15 @@ class Orders:
             self.history.forget_before(worker.number, number)
         else:
             self.history.cut_if_too_long(worker.number, before=min(worker.leases))
+
+
+def quarantine_for(ticket: Ticket, quarantined: Set[Hashable]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The positions of its samples that are in quarantine, and all that must not be drawn in their place."""
+    if not quarantined:
+        return (), ()
+    index = ticket.index if isinstance(ticket.index, list | tuple) else [ticket.index]
+    left_out = tuple(position for position, i in enumerate(index) if is_hashable(i) and i in quarantined)
+    return left_out, tuple(operator.index(i) for i in quarantined if _is_whole_number(i))
 
 
 def is_hashable(index: object) -> bool:

@@ -5,6 +5,7 @@ An outcome holds all that it takes to open it, whatever becomes of its worker me
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from antifreeze.engine import wording
@@ -13,14 +14,13 @@ from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.views import read_letter
 from antifreeze.engine.backends import interruptions
-from antifreeze.engine.chronicle import Chronicle
+from antifreeze.engine.chronicle import Chronicle, Who
 from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.numbers import SlotNo
 from antifreeze.engine.pinning import Pinned, Pinner
 from antifreeze.engine.pool.happenings import Heard
-from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.wire.messages import Filled
 from antifreeze.errors import InternalError, SampleFailed
 
@@ -65,10 +65,18 @@ class Pinning(NamedTuple):
     pinned: Pinned
 
 
+class Made(NamedTuple):
+    """A batch that was made in this process."""
+
+    batch: Any
+
+
 class Broken(NamedTuple):
-    """A batch that could not be rebuilt here."""
+    """A batch that could not be rebuilt here, or made here."""
 
     error: Exception
+    position: int = -1
+    """Of the sample that it was; -1: no sample of its own."""
 
 
 class Nothing(NamedTuple):
@@ -79,14 +87,22 @@ class Over(NamedTuple):
     """There is no batch: the worker's part of an iterable dataset has ended."""
 
 
-Outcome = Full | Letter | Pinning | Broken | Raised | Unsent | Nothing | Over
+Outcome = Full | Letter | Made | Pinning | Broken | Raised | Unsent | Nothing | Over
+
+
+def opened_again(arrival: Arrival[Outcome], batch: Any, error: Exception | None) -> Arrival[Outcome]:
+    """The same once more, as it was opened: a slot can be opened but once."""
+    if error is not None:
+        return Arrival(arrival.ticket, Broken(error))
+    return arrival if isinstance(arrival.outcome, Nothing | Over) else Arrival(arrival.ticket, Made(batch))
 
 
 class Outcomes:
     """Makes outcomes of what workers say, and batches or errors of outcomes."""
 
-    def __init__(self, pool: Pool, arena: Arena, chronicle: Chronicle) -> None:
-        self._pool = pool
+    def __init__(self, workers: Sequence[Who], arena: Arena, chronicle: Chronicle) -> None:
+        self.workers = workers
+        """By their number: who makes the batches now."""
         self._arena = arena
         self._chronicle = chronicle
 
@@ -114,17 +130,19 @@ class Outcomes:
         pid: int | None = None
         position = -1
         match outcome:
-            case Letter() | Full() | Pinning():
+            case Letter() | Full() | Pinning() | Made():
                 try:
                     return self._read(outcome), None
                 except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
                     if interruptions.is_of_a_handler(why):
                         raise
-                    error, pid = why, self._pool.workers[ticket.worker].known_pid
+                    error, pid = why, self.workers[ticket.worker].known_pid
             case Raised(raw, find, position, pid):
                 error = load_error(raw, find)
-            case Unsent(error) | Broken(error):
-                pid = self._pool.workers[ticket.worker].known_pid
+            case Broken(error, position):
+                pid = self.workers[ticket.worker].known_pid
+            case Unsent(error):
+                pid = self.workers[ticket.worker].known_pid
             case Nothing() | Over():
                 return None, None
         if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
@@ -135,7 +153,7 @@ class Outcomes:
 
     def pin(self, outcome: Outcome, pinner: Pinner) -> Outcome:
         """Open a batch as soon as it has come, and have it copied into page-locked memory."""
-        if not isinstance(outcome, Full | Letter):
+        if not isinstance(outcome, Full | Letter | Made):
             return outcome
         try:
             return Pinning(pinner.start(self._read(outcome, for_now=True)))
@@ -144,10 +162,12 @@ class Outcomes:
                 raise
             return Broken(why)
 
-    def _read(self, outcome: Full | Letter | Pinning, *, for_now: bool = False) -> Any:
+    def _read(self, outcome: Full | Letter | Made | Pinning, *, for_now: bool = False) -> Any:
         if isinstance(outcome, Letter):
             return read_letter(*outcome)
-        return self._arena.open(*outcome, for_now=for_now) if isinstance(outcome, Full) else outcome.pinned.take()
+        if isinstance(outcome, Full):
+            return self._arena.open(*outcome, for_now=for_now)
+        return outcome.batch if isinstance(outcome, Made) else outcome.pinned.take()
 
     def discard(self, outcome: Outcome) -> None:
         """Nobody wants it any more."""

@@ -96,6 +96,14 @@ class Pinner:
         self._orders.put(pinned)
         return pinned
 
+    def await_pinned(self, pinned: Pinned, *, batch: int, timeout_s: float) -> None:
+        """Wait for the pinning of this batch, which has this number; raises if it is not done by then."""
+        if not self.wait_for(pinned, timeout_s=timeout_s):
+            raise RuntimeError(
+                f"DataLoader timed out after {timeout_s:g} seconds: batch {batch} has come, and is still on its way into "
+                "page-locked memory (pin_memory=True)"
+            )
+
     def wait_for(self, pinned: Pinned, *, timeout_s: float) -> bool:
         """Whether this batch is pinned by then. Raises if there is nobody left to do it."""
         deadline = time.monotonic() + timeout_s

@@ -6,17 +6,27 @@ The successor draws what the first one drew, so that its batches are bit for bit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Snapshot, Step
-from antifreeze.engine.chronicle import Chronicle
+from antifreeze.engine.chronicle import NO_SNAPSHOT, Chronicle
 from antifreeze.engine.flow.delivery import Delivery
+from antifreeze.engine.flow.history import Pass, Question
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.errors import InternalError
+
+
+class Estate(NamedTuple):
+    """What a worker leaves to whoever does the rest of its work."""
+
+    state: bytes | None
+    """Of its generators, and its stream, when it was last kept; None: they begin anew."""
+    told: tuple[Ticket | Pass, ...]
+    """All that it was told since then."""
 
 
 class Succession:
@@ -46,6 +56,11 @@ class Succession:
         """Tickets from this one on belong to another pass."""
         self._first_ticket = first
         self.first_items.clear()
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether what workers have read can be had once more: always, but of a stream that is consumed."""
+        return self._replays or not self._is_stream
 
     def note_origin(self, number: WorkerNo, origin: Snapshot) -> None:
         """A worker has begun in the middle of a pass, and so will whoever takes over before it has a snapshot."""
@@ -87,6 +102,28 @@ class Succession:
         elif snapshot is None and again > 0:
             self._chronicle.note_no_snapshot(worker, again=again)
         self._orders.redo(successor(), undone={ticket.number for ticket in undone}, state=state)
+
+    def estate_of(self, worker: Worker) -> Estate | None:
+        """What this worker, which has ended, leaves behind; None: its stream cannot be found again.
+
+        If it has done what we have not heard of, an older state serves.
+        """
+        number, history = worker.number, self._orders.history
+        told = tuple(each for each in history.of(number) if not isinstance(each, Question))
+        first = min((ticket.number for ticket in self.undone(number)), default=None)
+        kept = [*worker.board.snapshots(), *filter(None, [self._snapshots.get(number)])]
+        for snapshot in kept:
+            since = tuple(each for each in told if each.number >= snapshot.ticket)
+            is_early = first is None or snapshot.ticket <= first
+            if is_early and (snapshot is kept[0] or (since and since[0].number == snapshot.ticket)):
+                return Estate(snapshot.state, since)
+        if not kept and history.is_whole(number):
+            return Estate(None, told)
+        if self._is_stream:
+            return None
+        why = "it had done more than has arrived" if kept else NO_SNAPSHOT
+        self._chronicle.note_no_snapshot(worker, again=None, why=why)
+        return Estate(None, ())
 
     def has_just_answered(self, worker: Worker) -> bool:
         """Whether it has got on since we last listened: then its answer is on its way, and nobody is to take over."""

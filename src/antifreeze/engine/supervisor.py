@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from antifreeze.codes import named
 from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Pulse, Step, Timing
+from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.hedging import Hedging, Rescue
@@ -109,7 +111,14 @@ class Supervisor:
             if is_at_work:
                 did = "nothing: it is at work, and is left alone"
             self._report(worker, texts, timings, is_at_work=is_at_work, did=did)
+        self._give_up_workers_if_lost(stuck)
         return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
+
+    def _give_up_workers_if_lost(self, stuck: Sequence[Worker]) -> None:
+        """The dataset holds a thread of the trainer, and a worker waits in a lock: nobody there will ever release it."""
+        for worker in stuck:
+            if worker.stem.risk is not None and self._watchdog.waits_in(worker.seat) == "lock":
+                raise OnlyInProcess(f"a worker waits in vain; {worker.stem.risk} ({named('AF101')})")
 
     def recover(self, lost: Lost) -> Failure | None:
         """Have another worker do what this one has not done, from where its generators were."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from antifreeze.engine.arena.board import Timing
-from antifreeze.engine.numbers import SeatNo
-from antifreeze.engine.pool.worker import Worker
+from typing import Protocol
+
+from antifreeze.engine.arena.board import Board, Timing
+from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.observe.statistics import SlowSample, Tally
+
+
+class Timed(Protocol):
+    """Somebody who makes batches, and keeps the time."""
+
+    board: Board
+
+    @property
+    def number(self) -> WorkerNo: ...
+    @property
+    def seat(self) -> SeatNo: ...
 
 
 class Times:
@@ -15,7 +27,7 @@ class Times:
         self._tally = tally
         self._read: dict[SeatNo, Timing] = {}
 
-    def read(self, worker: Worker) -> None:
+    def read(self, worker: Timed) -> None:
         """Add what this worker, which may be dead, has spent since it was last asked."""
         now, before = worker.board.read_timing(), self._read.get(worker.seat)
         self._read[worker.seat] = now

@@ -34,6 +34,8 @@ class Account:
         """The iterators that are running."""
         self.quarantined: set[Hashable] = set()
         """Indices that no worker survives: they are not fetched any more, in later epochs either."""
+        self.stays_here: str | None = None
+        """Why workers are of no use, if that has turned out."""
 
     def statistics(self) -> Statistics:
         """The numbers as they are now."""

@@ -38,6 +38,8 @@ class Kind(StrEnum):
     """Workers start in a fresh process where torch would fork, for a fork would break something that they use."""
     RISKY_FORK = "risky-fork"
     """Workers are forked although a fork breaks something that they use: the dataset cannot be sent anywhere."""
+    IN_PROCESS = "in-process"
+    """Batches are made in the trainer itself: no worker could make them, or a fault of ours has ended the workers."""
     WORKER_REPLACED = "worker-replaced"
     """A worker ended, or was stopped, and another does its work again."""
     WORKER_RENEWED = "worker-renewed"

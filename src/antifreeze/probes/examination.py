@@ -18,7 +18,7 @@ from pathlib import Path
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
 from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
 from antifreeze.probes.bounded import Patient, ending_in_order
-from antifreeze.probes.gathering import read_trial
+from antifreeze.probes.gathering import read_trial, with_second_epoch
 from antifreeze.probes.observation import Observation
 from antifreeze.probes.patient import VARIABLE
 from antifreeze.probes.patient.journals import read_plain
@@ -214,6 +214,8 @@ def _with(trial: Trial, more: Trial, purpose: str) -> Trial:
     """A trial with what was seen later, on another occasion, of the same loader."""
     if trial.loader != more.loader:
         return trial
+    if purpose == "epoch" and trial.is_as_written:
+        return with_second_epoch(trial, more)
     if purpose == "orphans" and trial.is_as_written:
         return replace(trial, orphans=more.orphans)
     if purpose == "deadly" and trial.workers == 0 and more.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):

@@ -72,6 +72,7 @@ class _Gathering:
             seconds=driver.get("last_s") or driver.get("ended") or self.outside.get("seconds", 0.0),
             first_batch_s=driver.get("first_batch_s"),
             is_whole_epoch=driver.get("is_whole_epoch", False),
+            epochs=driver.get("passes") or 1,
             raised=raised,
             deaths=deaths,
             stuck=self._stuck(raised),
@@ -91,6 +92,7 @@ class _Gathering:
             none_samples=self._named("none"),
             swallowed=driver.get("swallowed", {}),
             wrong=tuple(driver.get("wrong", ())),
+            originals=driver.get("originals", {}),
             same_draws=self._same_draws(),
             same_seeds=driver.get("same_seeds"),
             same_items=self._same_items(),
@@ -277,6 +279,15 @@ class _Gathering:
         if any(any(notes.all("has_asked")) for notes in self.workers):
             return True
         return False if self.workers and self._samples() else None
+
+
+def with_second_epoch(trial: Trial, second: Trial) -> Trial:
+    """A trial with what became of the start of another epoch."""
+    if second.outcome in (Outcome.HANG, Outcome.CRASH, Outcome.ERROR):
+        bad = {name: getattr(second, name) for name in ("outcome", "raised", "deaths", "stuck", "orphans", "stderr")}
+        return replace(trial, epochs=2, originals={**trial.originals, **second.originals}, **bad)
+    is_empty = trial.batches > 0 and second.is_whole_epoch and not second.batches
+    return replace(trial, epochs=2, outcome=Outcome.SHORT if is_empty else trial.outcome)
 
 
 def _signal_name(exitcode: int) -> str:

@@ -66,6 +66,8 @@ class Observation:
         about = self._about
         engine = "torch's loader" if about["engine"] == "torch" else "antifreeze"
         workers = {0: "no workers", 1: "1 worker"}.get(about["workers"], f"{about['workers']} workers")
+        if about["purpose"] == "epoch":
+            return "beginning a second epoch"
         if about["purpose"] == "deadly":
             return "fetching once more what a worker did not survive"
         if about["purpose"] == "orphans":

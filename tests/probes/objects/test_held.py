@@ -10,6 +10,7 @@ import io
 import itertools
 import lzma
 import multiprocessing
+import os
 import random
 import socket
 import sqlite3
@@ -159,6 +160,29 @@ def test_what_is_open_is_told_once_with_its_name_and_mode(
     finally:
         (thing.file if isinstance(thing, h5py.Dataset) else thing).close()
     assert not held_in(thing)
+
+
+class ByNumber:
+    """Holds the numbers of descriptors, and numbers that are none."""
+
+    def __init__(self, file: Any) -> None:
+        self.moved = file.fileno()
+        self.read_by_place = file.fileno()
+        self.count = file.fileno()
+
+    def __getitem__(self, index: int) -> bytes:
+        os.lseek(self.moved, index, os.SEEK_SET)
+        return os.read(self.moved, self.count) + os.pread(self.read_by_place, 4, index)
+
+
+def test_a_descriptor_is_told_if_its_class_reads_it_by_position_and_other_numbers_are_not(tmp_path: Path) -> None:
+    with a_file(tmp_path / "a") as file:
+        found = find_held(Reach({"dataset": ByNumber(file)}, patience_s=PATIENCE_S))
+        assert [(held.path, held.kind, held.shares_position) for held in found] == [("dataset.moved", "file", True)]
+        assert found[0].what == f"descriptor {file.fileno()} of the open file '{tmp_path / 'a'}'"
+        assert found[0].place is not None and found[0].place.text == "self.moved = file.fileno()"
+        held = ByNumber(file)
+    assert find_held(Reach({"dataset": held}, patience_s=PATIENCE_S)) == ()
 
 
 def test_hdf5_over_a_python_file_shares_its_position(tmp_path: Path) -> None:

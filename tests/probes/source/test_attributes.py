@@ -91,3 +91,21 @@ def test_uses_per_sample_are_told_through_methods_and_local_names(read_dataset: 
     assert found["table"].used_as == ("[]",)
     assert found["pool"].used_as == ("with",)
     assert found["unused"].used_at is None
+
+
+def test_descriptors_that_are_kept_as_numbers_are_told_with_what_reads_them(read_dataset: Read) -> None:
+    found = assigned(
+        read_dataset(
+            """
+            def __init__(self, path):
+                f = open(path, "rb")
+                self.moved, self.placed = os.open(path, os.O_RDONLY), f.fileno()
+            def __getitem__(self, i):
+                os.lseek(self.moved, i, os.SEEK_SET)
+                fd = self.moved
+                return os.read(fd, 4), os.pread(self.placed, 4, i)
+            """
+        )
+    )
+    assert (found["moved"].value, found["moved"].used_as) == ("os.open", ("os.lseek", "os.read"))
+    assert (found["placed"].value, found["placed"].used_as) == ("fileno", ("os.pread",))

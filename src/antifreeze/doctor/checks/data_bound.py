@@ -29,6 +29,8 @@ CODE = "AF406"
 FASTER = 2.0
 # Faster than any training step: nobody waits for that.
 ENOUGH_PER_S = 50.0
+# A shorter epoch tells more about the start of workers than about loading.
+SHORTEST_S = 1.0
 
 _LOADER = Loader(number=0, num_workers=1, built_at=Place("train.py", 30))
 
@@ -65,7 +67,7 @@ def _measured(case: Case) -> list[Finding]:
     written = next((trial for trial in case.trials if trial.is_as_written), None)
     now = rate(written) if written else None
     points = measured(case.trials)
-    if written is None or not now or not points:
+    if written is None or not now or not points or written.seconds - (written.first_batch_s or 0.0) < SHORTEST_S:
         return []
     best = max(points, key=lambda point: point.samples_per_s)
     batches_per_s = written.batches / max(written.seconds, 1e-9)

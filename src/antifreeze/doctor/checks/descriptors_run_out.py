@@ -154,6 +154,9 @@ def _on_their_way(case: Case) -> str:
 
 
 def _limit(case: Case) -> int | None:
+    """As the program has set it; else the machine's."""
+    if case.loader is not None and case.loader.descriptors is not None:
+        return case.loader.descriptors
     return case.facts.machine.descriptors_soft if case.facts.machine else None
 
 
@@ -164,7 +167,7 @@ def _says_it(trial: Trial) -> bool:
 
 def _can_raise(case: Case) -> bool:
     machine = case.facts.machine
-    soft, hard = (machine.descriptors_soft, machine.descriptors_hard) if machine else (None, None)
+    soft, hard = _limit(case), machine.descriptors_hard if machine else None
     return soft is not None and hard is not None and hard > 4 * soft
 
 

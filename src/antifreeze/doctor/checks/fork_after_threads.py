@@ -23,6 +23,7 @@ https://docs.python.org/3/library/os.html#os.fork
 from __future__ import annotations
 
 from antifreeze.doctor.cases import CAME, Case, at, cases, touches, whose
+from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
@@ -32,26 +33,8 @@ CODE = "AF101"
 KINDS = ("executor", "thread", "loop")
 
 _LINE = Place("train.py", 35, "__getitem__", "return list(self.pool.map(read, range(3)))")
-_TRIAL = Trial(
-    loader=0,
-    engine="torch",
-    workers=2,
-    outcome=Outcome.HANG,
-    is_as_written=True,
-    stuck=(
-        Stuck(
-            role="worker",
-            worker=0,
-            pid=4243,
-            sample="0",
-            seconds=12,
-            frames=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"), _LINE),
-            place=_LINE,
-            stage="fetch",
-            waits_in="lock",
-            state="S",
-        ),
-    ),
+_TRIAL = hanging_trial(
+    stuck_worker(_LINE, inside=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"),))
 )
 _POOL = Held(path="dataset.pool", kind="executor", what="a ThreadPoolExecutor", place=Place("train.py", 28))
 SICK = Facts(

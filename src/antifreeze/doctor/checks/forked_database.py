@@ -80,7 +80,7 @@ def _examine(case: Case) -> list[Finding]:
             evidence=harm.evidence,
             loader=case.number,
             sample=harm.sample,
-            explains=("AF302", "AF307", "AF321", "AF322", "AF326"),
+            explains=("AF302", "AF307", "AF321", "AF322", "AF326", "AF333"),
         )
     ]
 

@@ -22,8 +22,10 @@ https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#avoiding-and-fig
 from __future__ import annotations
 
 from antifreeze.doctor.cases import Case, at, cases, touches, whose
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import hanging_trial, stuck_worker
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.handles import own_name
 from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
 CODE = "AF104"
@@ -32,29 +34,7 @@ _LINE = Place("data.py", 57, "__getitem__", "with self.lock:")
 _LOCK = Held(path="dataset.lock", kind="lock", what="a locked _thread.lock", place=Place("data.py", 20), is_deadly=True)
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            stuck=(
-                Stuck(
-                    role="worker",
-                    worker=0,
-                    pid=4243,
-                    sample="0",
-                    seconds=12,
-                    frames=(_LINE,),
-                    place=_LINE,
-                    stage="fetch",
-                    waits_in="lock",
-                    state="S",
-                ),
-            ),
-        ),
-    ),
+    trials=(hanging_trial(stuck_worker(_LINE)),),
 )
 HEALTHY = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
@@ -75,6 +55,7 @@ def _examine(case: Case) -> list[Finding]:
         return []
     locks = [held for held in case.held if held.kind == "lock"]
     lock = next((held for held in locks if touches(held, [stuck.place])), None)
+    own = own_name(lock.path, lock.place) if lock else "self.lock"
     name = whose(lock) if lock else f"the lock{at(stuck.place)}"
     is_proven = lock is not None and lock.is_deadly
     if hangs_alone(case, stuck) and not is_proven:
@@ -89,7 +70,7 @@ def _examine(case: Case) -> list[Finding]:
             f"training process{_threads(case)}",
             fix=(
                 "antifreeze run {script}",
-                "make the lock in each worker: self.lock = antifreeze.per_worker(threading.Lock), then with self.lock():",
+                f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
             ),
             evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
             loader=case.number,

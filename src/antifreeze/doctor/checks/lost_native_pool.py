@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 
 from antifreeze.doctor.cases import Case, at, cases, touches
+from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import (
@@ -48,32 +49,12 @@ SWITCHES = {
 }
 
 _LINE = Place("train.py", 26, "anchors", "return KMeans(k).fit(points)")
+_KMEANS = Place("/x/site-packages/sklearn/cluster/_kmeans.py", 700, "_kmeans_single_lloyd")
 _POOL = NativePool(library="sklearn", kind="openmp", threads=8, is_used=True)
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
     trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            stuck=(
-                Stuck(
-                    role="worker",
-                    worker=0,
-                    pid=4243,
-                    sample="0",
-                    seconds=12,
-                    frames=(Place("/x/site-packages/sklearn/cluster/_kmeans.py", 700, "_kmeans_single_lloyd"), _LINE),
-                    place=_LINE,
-                    stage="fetch",
-                    waits_in="lock",
-                    state="S",
-                    library="sklearn",
-                ),
-            ),
-        ),
+        hanging_trial(stuck_worker(_LINE, inside=(_KMEANS,), library="sklearn")),
         Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
     ),
 )

@@ -64,9 +64,9 @@ def _examine(case: Case) -> list[Finding]:
         return []
     finding = _finding(seen[0].orphans, evidence="reproduced: the trainer was killed", number=case.number)
     # Whoever hangs outlives its trainer. It is a disease of its own where somebody ends the trainer: a parent, a launcher.
-    run = case.facts.run
-    is_at_risk = run is not None and bool(run.is_trainer_a_child)
-    return [finding if is_at_risk else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)]
+    return [
+        finding if case.has_launcher else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)
+    ]
 
 
 def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 
 from antifreeze.doctor.cases import at, cases
-from antifreeze.doctor.deaths import deaths_in, end_of
+from antifreeze.doctor.deaths import deaths_in, end_of, is_exit
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -53,9 +53,8 @@ def examine(facts: Facts) -> list[Finding]:
                 weight=Weight.CERTAIN,
                 what=f"sample {death.sample} ends every worker that loads it",
                 where=death.place,
-                why=f"who loads it is {end_of(death)}{at(death.place)}: the sample, or the code that reads it, is to "
-                "blame, "
-                "and not the loader",
+                why=f"who loads it {'ends with' if is_exit(death) else 'is'} {end_of(death)}{at(death.place)}: the sample, "
+                "or the code that reads it, is to blame, and not the loader",
                 fix=(
                     f"remove or repair sample {death.sample}",
                     "antifreeze run --on-error skip {script}   (leaves it out, and says so)",

@@ -22,6 +22,7 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`tim
 from __future__ import annotations
 
 from antifreeze.doctor.cases import Case, at, cases, comes_again
+from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import (
@@ -51,30 +52,7 @@ _FOR = {
 _LINE = Place("train.py", 46, "__getitem__", "return int(s.recv(16))")
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            stuck=(
-                Stuck(
-                    role="worker",
-                    worker=1,
-                    pid=4243,
-                    sample="7",
-                    seconds=12,
-                    typical_s=0.01,
-                    frames=(_LINE,),
-                    place=_LINE,
-                    stage="fetch",
-                    waits_in="socket",
-                    state="S",
-                ),
-            ),
-        ),
-    ),
+    trials=(hanging_trial(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.01, waits_in="socket")),),
 )
 HEALTHY = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
@@ -114,7 +92,7 @@ def _examine(case: Case) -> list[Finding]:
             sample=sample_at(stuck),
             rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
             decide=None if is_sure else f"antifreeze dump {stuck.pid}",
-            explains=("AF109", "AF110"),
+            explains=("AF109", "AF110", *(() if case.is_live or case.has_launcher else ("AF106",))),
         )
     ]
 

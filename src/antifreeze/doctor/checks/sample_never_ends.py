@@ -19,6 +19,7 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 from __future__ import annotations
 
 from antifreeze.doctor.cases import Case, at, cases, comes_again
+from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
@@ -30,27 +31,8 @@ _LINE = Place("train.py", 34, "__getitem__", "crop = self.masks[i][y:y + 4, x:x 
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
     trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            stuck=(
-                Stuck(
-                    role="worker",
-                    worker=1,
-                    pid=4243,
-                    sample="7",
-                    seconds=12,
-                    typical_s=0.001,
-                    frames=(_LINE,),
-                    place=_LINE,
-                    stage="fetch",
-                    state="R",
-                    cpu_share=1.0,
-                ),
-            ),
+        hanging_trial(
+            stuck_worker(_LINE, worker=1, sample="7", typical_s=0.001, waits_in=None, state="R", cpu_share=1.0)
         ),
     ),
 )

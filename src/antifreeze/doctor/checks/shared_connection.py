@@ -66,6 +66,6 @@ def _examine(case: Case) -> list[Finding]:
             evidence=harm.evidence,
             loader=case.number,
             sample=harm.sample,
-            explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331"),
+            explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331", "AF333"),
         )
     ]

@@ -3,7 +3,8 @@
 What happens: a file that is opened in `__init__` is one and the same in all forked workers, its position included.
 Between the `seek()` and the `read()` of one worker another one moves it. Samples hold other samples' bytes, without an
 error; or an archive says `BadZipFile`, a parser stumbles over half a line. It also happens through libraries: ZipFile,
-`numpy.load` of .npz, tarfile, HDF5 over a file object.
+`numpy.load` of .npz, tarfile, HDF5 over a file object; and with descriptors that are kept as numbers: `os.open` or
+`fileno()`, then `os.lseek` and `os.read`.
 
 How we know: the dataset holds an open file or archive, workers are forked, and in a trial samples from workers differ
 from those that the training process reads, or fail although they load without workers.
@@ -33,9 +34,11 @@ from antifreeze.doctor.unrun import Pair, pairs
 
 CODE = "AF307"
 KINDS = ("file", "archive", "hdf5")
-OPENS = ("open", "io.open", "zipfile.ZipFile", "tarfile.open", "numpy.load", "gzip.open")
+DESCRIPTORS = ("os.open", "fileno")
+OPENS = ("open", "io.open", "zipfile.ZipFile", "tarfile.open", "numpy.load", "gzip.open", *DESCRIPTORS)
 # Uses that move the position.
 MOVES = {"read", "readline", "readlines", "readinto", "seek", "next", "for", "[]", "open", "extractfile", "getmember"}
+MOVES |= {"os.read", "os.readv", "os.lseek", "os.sendfile"}
 
 _FILE = Held(path="dataset.f", kind="file", what="an open file 'records.bin' (mode 'rb')", place=Place("train.py", 27))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_FILE,))
@@ -111,9 +114,8 @@ def _finding(
 ) -> Finding:
     name, is_archive = own_name(held.path, held.place), held.kind == "archive"
     opens = opener(held.what) or "open(path, 'rb')"
-    by_place = (
-        "" if is_archive else f"read without a position: os.pread({name}.fileno(), count, offset), or numpy.memmap"
-    )
+    number = name if "descriptor" in held.what else f"{name}.fileno()"
+    by_place = "" if is_archive else f"read without a position: os.pread({number}, count, offset), or numpy.memmap"
     may = "may get" if weight is Weight.POSSIBLE else "get"
     return Finding(
         code=CODE,
@@ -131,8 +133,12 @@ def _finding(
         sample=sample,
         rivals=("AF332",) if weight is Weight.POSSIBLE else (),
         decide="antifreeze doctor --batches 200 {script}" if weight is Weight.POSSIBLE else None,
-        explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331"),
+        explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331", "AF333"),
     )
+
+
+def _what(value: str) -> str:
+    return f"a descriptor of {value}" if value in DESCRIPTORS else value
 
 
 def _where(place: Place | None) -> str:
@@ -163,7 +169,7 @@ def _moved(pair: Pair) -> Iterator[Finding]:
         if each.value in OPENS and each.value != "numpy.load" and moves and is_read:
             kind = "archive" if each.value in ("zipfile.ZipFile", "tarfile.open") else "file"
             yield _finding(
-                Held(path=f"dataset.{each.name}", kind=kind, what=each.value, place=each.place),
+                Held(path=f"dataset.{each.name}", kind=kind, what=_what(each.value), place=each.place),
                 weight=Weight.POSSIBLE,
                 why=f"dataset.{each.name} is opened at {each.place} and used at "
                 f"{each.used_at or pair.dataset.place}; forked workers share it, with one position for all",

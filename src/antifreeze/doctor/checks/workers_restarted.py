@@ -2,10 +2,12 @@
 
 What happens: without `persistent_workers=True` torch ends its workers after each epoch and starts new ones. With fork
 that takes milliseconds. With spawn and forkserver each of them imports torch and your script, and receives the dataset
-as a pickle: seconds in which the training waits, epoch after epoch.
+as a pickle: seconds in which the training waits, epoch after epoch. And whatever a dataset prepares on its first
+sample (an index, a model, a connection), new workers prepare anew, forked ones, too.
 
 How we know: the start method, and a loop around the loop over the loader. A trial measures the time to the first batch
-against that of the others; without one we can only say that it is possible, for an epoch may be long.
+against that of the others; without one we can only say that it is possible, for an epoch may be long. Of forked workers
+we say so if the first sample of a worker takes a second or more longer than the others, and a fifth of the epoch.
 
 What to do: `DataLoader(…, persistent_workers=True)`; mind AF503, if the dataset changes between epochs.
 `antifreeze run train.py` keeps the workers over epochs, and notices such changes.
@@ -26,6 +28,8 @@ CODE = "AF401"
 # Below this share of an epoch, nobody would notice; from there on it is worth a line in the script.
 WORTH_TELLING = 0.05
 HEAVY = 0.2
+# A first sample that takes so much longer than the others prepares something.
+LONG_S = 1.0
 
 _CALL = LoaderCall(place=Place("train.py", 31), workers=2, start_method="spawn")
 _SOURCE = Source(
@@ -61,8 +65,10 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _examine(loader: Written) -> list[Finding]:
     epochs = next((loop.epochs for loop in loader.loops if loop.epochs), None)
-    if epochs is None or loader.call is None or not loader.imports_again:
+    if epochs is None or loader.call is None:
         return []
+    if not loader.imports_again:
+        return _prepared_again(loader, epochs)
     is_made_anew = loader.call.is_in_loop
     if loader.is_persistent is not False and not is_made_anew:
         return []
@@ -89,6 +95,32 @@ def _examine(loader: Written) -> list[Finding]:
             if is_measured
             else ("read in the source",),
             loader=loader.number,
+        )
+    ]
+
+
+def _prepared_again(loader: Written, epochs: Place) -> list[Finding]:
+    """Forked workers start at once; what each of them does for its first sample may still cost every epoch dear."""
+    trial = loader.trial
+    warm_up_s = trial.warm_up_s if trial else None
+    if trial is None or warm_up_s is None or loader.is_persistent is not False or not trial.is_whole_epoch:
+        return []
+    share = warm_up_s / max(trial.seconds, 1e-9)
+    if warm_up_s < LONG_S or share < HEAVY:
+        return []
+    return [
+        Finding(
+            code=CODE,
+            weight=Weight.POSSIBLE,
+            what=f"new workers prepare themselves in every epoch, {warm_up_s:.1f} s of {trial.seconds:.1f} s",
+            where=loader.place,
+            why=f"the first sample of a worker takes {warm_up_s:.1f} s longer than the others, and the loop at {epochs} "
+            "starts new workers each time it comes round",
+            fix=("DataLoader(…, persistent_workers=True)", "prepare it in __init__: forked workers inherit it"),
+            evidence=(f"{warm_up_s:.1f} s for the first sample of a worker, {share:.0%} of an epoch",),
+            loader=loader.number,
+            rivals=("AF406",),
+            decide="antifreeze run --stats {script}",
         )
     ]
 

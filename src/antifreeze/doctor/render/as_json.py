@@ -50,6 +50,7 @@ def _trial(trial: Trial) -> dict[str, Any]:
         "workers": trial.workers,
         "is_as_written": trial.is_as_written,
         "outcome": trial.outcome,
+        "epochs": trial.epochs,
         "batches": trial.batches,
         "samples": trial.samples,
         "samples_per_s": rate(trial),

@@ -124,8 +124,17 @@ def _whereabouts(finding: Finding, facts: Facts) -> str:
         parts.append(f"worker {finding.worker}" + (f" (pid {finding.pid})" if finding.pid else ""))
     elif finding.pid:
         parts.append(f"pid {finding.pid}")
-    parts.append(f"sample {finding.sample}" if finding.sample is not None else "")
+    parts.append(_sample(finding, facts))
     return ", ".join(filter(None, parts))
+
+
+def _sample(finding: Finding, facts: Facts) -> str:
+    """One of a subset by both its names."""
+    if finding.sample is None:
+        return ""
+    known = (trial.originals for trial in facts.trials if trial.loader == finding.loader)
+    original = next((each[finding.sample] for each in known if finding.sample in each), None)
+    return f"sample {finding.sample}" + (f" of the subset, {original} of the whole dataset" if original else "")
 
 
 def _row(label: str, text: str, look: Look) -> str:

@@ -25,7 +25,8 @@ def _title(trial: Trial, facts: Facts) -> str:
 
 
 def _parts(trial: Trial, facts: Facts) -> Iterator[str]:
-    yield f"{OUTCOMES[trial.outcome]} after {count_of(trial.batches, 'batch', many='batches')}"
+    again = " and the start of a second epoch" if trial.epochs > 1 else ""
+    yield f"{OUTCOMES[trial.outcome]} after {count_of(trial.batches, 'batch', many='batches')}{again}"
     if (per_s := rate(trial)) is not None:
         yield f"{per_s:,.0f} samples/s"
     if trial.first_batch_s is not None:

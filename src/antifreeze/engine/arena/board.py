@@ -173,14 +173,16 @@ class Board:
 
     def latest(self) -> Snapshot | None:
         """The last snapshot that is whole; only of a worker that is dead, or between its own tickets."""
-        heads = [place // 8 for place in _PLACES]
-        newest = max(heads, key=lambda head: self._words[head])
-        if not self._words[newest]:
-            return None
-        body = 8 * (newest + _HEAD_WORDS)
-        return Snapshot(
-            TicketNo(self._words[newest + 1]), bytes(self.segment.view[body : body + self._words[newest + 2]])
-        )
+        return next(iter(self.snapshots()), None)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All that are whole, the newest first; likewise."""
+        heads = [place // 8 for place in _PLACES if self._words[place // 8]]
+        return [self._read_snapshot(head) for head in sorted(heads, key=self._words.__getitem__, reverse=True)]
+
+    def _read_snapshot(self, head: int) -> Snapshot:
+        body = 8 * (head + _HEAD_WORDS)
+        return Snapshot(TicketNo(self._words[head + 1]), bytes(self.segment.view[body : body + self._words[head + 2]]))
 
     def latest_ticket(self) -> TicketNo | None:
         """The ticket of the last whole snapshot, read while the worker may be writing the other one."""

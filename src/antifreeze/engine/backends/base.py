@@ -47,6 +47,8 @@ class StemHandle:
         """The trainer's object behind a reference in a result."""
         self.is_gone = False
         """Whether its end has been noticed."""
+        self.risk: str | None = None
+        """The thread of the trainer that the dataset holds, and its workers may wait for."""
         self.because: str | None = None
         """Why it is of another kind than torch's start method asks for."""
         self._heard: list[tuple[Message, list[int]]] = []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+from antifreeze.codes import named
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
-from antifreeze.engine.backends.choice import Clean, Grown, Hazard, choose
+from antifreeze.engine.backends.choice import Clean, Grown, Hazard, InProcess, choose
 from antifreeze.engine.backends.grown import grow
+from antifreeze.engine.backends.hazards.lost_threads import find_lost_thread
 from antifreeze.engine.backends.hazards.search import find_hazard
 from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.wire.messages import Unfit
@@ -19,10 +21,19 @@ from antifreeze.observe.say import say_once
 STOP_DEADLINE_S = 1.0
 
 
+class OnlyInProcess(Exception):
+    """No worker can load this dataset: it is loaded in the trainer, and this is why, in words."""
+
+
 def start_stem(recipe: Recipe, start_method: str, ledger: Ledger) -> StemHandle:
     """The stem of a loader whose workers torch would start by this method."""
-    hazard = find_hazard(_within_reach(recipe)) if start_method == "fork" else None
+    within_reach = _within_reach(recipe)
+    hazard = find_lost_thread(within_reach)
+    if hazard is None and start_method == "fork":
+        hazard = find_hazard(within_reach)
     match choose(start_method, hazard):
+        case InProcess(because):
+            raise OnlyInProcess(_stays(because))
         case Grown():
             return grow(recipe)
         case Clean(because):
@@ -53,15 +64,28 @@ def _grow_around(hazard: Hazard, recipe: Recipe, ledger: Ledger) -> StemHandle:
     except Exception as error:  # whatever the user's classes do when they are pickled and rebuilt
         if interruptions.is_of_a_handler(error):
             raise
+        if hazard.is_certain:
+            raise OnlyInProcess(
+                _stays(hazard, f", and no fresh process can take over: {_first_line(error)}")
+            ) from error
         stem = grow(recipe)
         what = f"{hazard}. Workers are forked all the same, for no fresh process can take over: {_first_line(error)}"
+        stem.risk = str(hazard) if hazard.is_thread else None
         ledger.add(Kind.RISKY_FORK, what)
         say_once(f"{what}. To be safe, make it in the worker, on first use (antifreeze.per_worker)")
         return stem
+    stem.risk = str(hazard) if hazard.is_thread else None
     stem.because = f"workers start in a fresh process instead of a fork: {hazard}"
     ledger.add(Kind.CLEAN_START, stem.because)
     say_once(stem.because)
     return stem
+
+
+def _stays(hazard: Hazard, obstacle: str = "") -> str:
+    return (
+        f"{hazard}{obstacle} ({named('AF101')}). To get workers, make it in the worker, on first use "
+        "(antifreeze.per_worker)"
+    )
 
 
 def _grow_settled(recipe: Recipe) -> StemHandle:

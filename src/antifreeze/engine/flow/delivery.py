@@ -98,6 +98,12 @@ class Delivery(Generic[T]):
         outcome = self._arrived.pop(number)
         return Arrival(self._expected.pop(number), outcome)
 
+    def put_back(self, arrival: Arrival[T]) -> None:
+        """This outcome was taken and could not be given to the user: it is the next again."""
+        number = arrival.ticket.number
+        self._expected = {number: arrival.ticket, **self._expected}
+        self._arrived = {number: arrival.outcome, **self._arrived}
+
     def _next(self) -> TicketNo:
         return next(iter(self._expected if self._in_order else self._arrived))
 

@@ -25,10 +25,9 @@ class Pass(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A worker is asked where it is, before the first ticket of a pass."""
+    """A worker is asked where it is, before this ticket."""
 
     number: TicketNo
-    """Of that ticket."""
 
 
 class History:

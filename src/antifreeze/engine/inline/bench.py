@@ -14,7 +14,7 @@ import contextlib
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Set
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,7 +25,8 @@ from antifreeze.engine.backends import interruptions
 from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.raised import unwrap
 from antifreeze.engine.numbers import SeatNo, WorkerNo
-from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.orders import quarantine_for
+from antifreeze.engine.plan.ticket import NOBODY, Ticket
 from antifreeze.engine.wire.messages import Begin, Mishap, Work
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.bench import NotMade
@@ -54,6 +55,7 @@ class Part:
         self.number = number
         self.seat = SeatNo(number)
         self.known_pid = os.getpid()
+        self.leases = ()
         self.board = boards.create_private()
         self.bench = bench_for(recipe)(recipe, number, self.board, None)
         self._info = torch_worker._worker_info
@@ -73,26 +75,31 @@ class Part:
 class InlineBench:
     """Makes the batches of all workers, one at a time."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        """Every worker is born here and now, `worker_init_fn` included."""
+    def __init__(self, recipe: Recipe, *, quarantined: Set[Hashable] = frozenset()) -> None:
+        """Every worker is born here and now, `worker_init_fn` included. `quarantined`: indices that are not fetched."""
+        self._quarantined = quarantined
         self._own = Exchange(recipe)
         self.parts: list[Part] = []
         for number in range(recipe.num_workers):
             with interruptions.held(), self._lent_out():
                 self.parts.append(interruptions.let_through(partial(self._give_birth, recipe, WorkerNo(number))))
 
-    def make(self, ticket: Ticket, *, leave_out: tuple[int, ...] = (), quarantined: tuple[int, ...] = ()) -> Any:
+    def make(self, ticket: Ticket) -> Any:
         """The batch of this ticket; raises Refused with the user's error, or NothingLeft, or EndOfStream.
 
         Interrupted by a signal it can be called again, and makes the same batch; a stream has lost an item then.
         """
-        part = self.parts[ticket.worker]
-        work = Work(ticket.number, ticket.index, None, 0, (), False, ticket.seed, leave_out, quarantined)
+        part = self.part_of(ticket)
+        work = self._work_of(ticket, is_replay=False)
         try:
             return self._play(part, lambda: part.bench.make(work))
         except NotMade as failure:
             error, position = unwrap(failure.wrapper, results.find_inherited), failure.position
         raise Refused(error, position)
+
+    def part_of(self, ticket: Ticket) -> Part:
+        """Whose ticket it is; one that brings its seed is anybody's."""
+        return self.parts[ticket.worker if ticket.worker != NOBODY else 0]
 
     def take_mishaps(self, worker: WorkerNo) -> tuple[Mishap, ...]:
         """What went wrong with samples of this worker since they were last taken."""
@@ -108,11 +115,15 @@ class InlineBench:
         part = self.parts[worker]
         self._play(part, lambda: part.bench.resume(state))
 
-    def replay(self, ticket: Ticket, *, leave_out: tuple[int, ...] = (), quarantined: tuple[int, ...] = ()) -> None:
+    def replay(self, ticket: Ticket) -> None:
         """Draw what a worker drew for this ticket, and nothing else."""
-        part = self.parts[ticket.worker]
-        work = Work(ticket.number, ticket.index, None, 0, (), True, ticket.seed, leave_out, quarantined)
+        part = self.part_of(ticket)
+        work = self._work_of(ticket, is_replay=True)
         self._play(part, lambda: part.bench.replay(work))
+
+    def _work_of(self, ticket: Ticket, *, is_replay: bool) -> Work:
+        left_out = quarantine_for(ticket, self._quarantined)
+        return Work(ticket.number, ticket.index, None, 0, (), is_replay, ticket.seed, *left_out)
 
     def _give_birth(self, recipe: Recipe, number: WorkerNo) -> Part:
         if not recipe.is_stream:

@@ -186,6 +186,14 @@ class Pool:
             worker.life = after(worker.life, Event.STOP)
             self.send(worker, Leave())
 
+    def hear_out(self, *, deadline: float) -> list[Heard]:
+        """Tell all workers to leave; what they say until they have, or until the deadline."""
+        self.ask_to_leave()
+        while time.monotonic() < deadline and not all(self._is_over(worker) for worker in self._all()):
+            self._take_in(self._lines.poll(max(0.0, deadline - time.monotonic()) * 1000))
+        happened, self._happened = self._happened, []
+        return [happening for happening in happened if isinstance(happening, Heard)]
+
     def stop(self, *, deadline: float | None = None) -> None:
         """End all workers and the stems: by asking, then, when time is up for all of them together, by force.
 

@@ -75,15 +75,15 @@ class Resume(NamedTuple):
 
 
 class Tell(NamedTuple):
-    """To a worker: say where you are, before the first ticket of a pass."""
+    """To a worker: say where you are, before this ticket."""
 
-    first: TicketNo
+    ticket: TicketNo
 
 
 class Told(NamedTuple):
-    """From a worker: this is where it is before the first ticket of a pass."""
+    """From a worker: this is where it is before this ticket."""
 
-    first: TicketNo
+    ticket: TicketNo
     mark: bytes | None
     """As with an answer."""
 

@@ -31,7 +31,7 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
                 workbench.begin_pass(order)
                 continue
             if isinstance(order, Tell):
-                channel.send_all(Told(order.first, workbench.first_mark()))
+                channel.send_all(Told(order.ticket, workbench.first_mark()))
                 continue
             if order.is_replay:
                 workbench.replay(order)

@@ -64,8 +64,9 @@ class StreamBench(Workbench):
         super().replay(work)
 
     def first_mark(self) -> bytes | None:
-        """Where this worker is before the first ticket of a pass."""
-        return self.mark() if self._birth_error is not None or self._stream.keeps_state else self._start
+        """Where this worker is before the first ticket of a pass, or after the last one."""
+        can_tell = self._birth_error is not None or self._stream.has_ended or self._stream.keeps_state
+        return self.mark() if can_tell else self._start
 
     def _whereabouts(self) -> bytes | None:
         # Without a state of its own, a stream is read again from its start, unless there is nothing left to read.

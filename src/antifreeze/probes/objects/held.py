@@ -19,6 +19,7 @@ from antifreeze.engine.backends.hazards.held import held_by_type
 from antifreeze.engine.backends.hazards.held import loaded as loaded_type
 from antifreeze.engine.backends.hazards.libraries import deadly_libraries
 from antifreeze.engine.crossing.reading import attributes_of, is_subclass, module_of, name_of, package_of
+from antifreeze.probes.objects.descriptors import kept_descriptors
 from antifreeze.probes.objects.reach import Reach
 
 MOST_HELD = 40
@@ -70,6 +71,8 @@ def find_held(reach: Reach) -> tuple[Held, ...]:
         if held is not None:
             found.append(held)
             inside = (*inside, f"{path}.", f"{path}[")
+        else:
+            found += kept_descriptors(path, thing)
     return tuple(found)
 
 

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, default_collate, defau
 
 from antifreeze.doctor.facts import Loader, Obstacle, Place, made_of
 from antifreeze.engine.crossing.reading import ancestors, attributes_of, is_a, module_of
+from antifreeze.machine import descriptor_limit
 from antifreeze.probes.objects.bulks import find_bulks
 from antifreeze.probes.objects.double import ask_double
 from antifreeze.probes.objects.held import find_held
@@ -140,6 +141,7 @@ class _Look:
             "threads": self._ask("threads", other_threads, ()),
             "pools": self._ask("pools", native_pools, ()),
             "is_cuda_initialized": torch.cuda.is_initialized(),
+            "descriptors": descriptor_limit(),
         }
 
     def _parts(self) -> Mapping[str, Any]:

@@ -43,7 +43,7 @@ def place_of(thing: Any) -> Place | None:
 
 def class_at(kind: type) -> Place | None:
     """Where a class of the user's is defined."""
-    found = _class_node(kind)
+    found = class_node(kind)
     return None if found is None else source.place(found[0], found[1].lineno, found[1].name)
 
 
@@ -51,10 +51,10 @@ def assigned_at(owner: Any, attribute: str) -> Place | None:
     """Where this attribute of an object is assigned: in its class, or in the script, if that is the only such line."""
     kind = owner if is_a(owner, type) else type(owner)
     for each in ancestors(kind):
-        found = _class_node(each)
+        found = class_node(each)
         if found is not None and (line := _assigned_in_class(found[1], attribute)) is not None:
             return source.place(found[0], *line)
-    return _assigned_from_outside(attribute) if _class_node(kind) is not None else None
+    return _assigned_from_outside(attribute) if class_node(kind) is not None else None
 
 
 def assigned_on(way: Way) -> Place | None:
@@ -108,7 +108,7 @@ def _place_of_code(code: types.CodeType) -> Place | None:
 # --- classes
 
 
-def _class_node(kind: type) -> tuple[str, ast.ClassDef] | None:
+def class_node(kind: type) -> tuple[str, ast.ClassDef] | None:
     """The file and the definition of a class of the user's."""
     codes = [
         value.__code__

@@ -1,7 +1,9 @@
 """The order of an examination inside the patient: look at the loaders, then try the one that was to be iterated.
 
-First torch's loader as it is written; then the data without workers; then our engine and other numbers of workers; last
-what may end this process. All of it happens here, where the threads of the program are alive, as its next epochs would.
+First torch's loader as it is written. If it works, our engine, other numbers of workers and other loaders follow; the
+data without workers comes last, for what a dataset opens or keeps in this process later workers would inherit. If it
+does not work, the data without workers comes next: it tells most; last what may end this process. All of it happens
+here, where the threads of the program are alive, as its next epochs would.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
-from antifreeze.doctor.facts import Outcome, Place, Trial
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.gathering import read_trial, samples_to_blame
+from antifreeze.probes.gathering import read_trial, samples_to_blame, with_second_epoch
 from antifreeze.probes.patient.alone import Alone
-from antifreeze.probes.patient.drive import WRITTEN_S, Drive, Order
+from antifreeze.probes.patient.drive import FEW_BATCHES_S, WRITTEN_S, Drive, Order
 from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
+from antifreeze.probes.patient.subsets import originals
 from antifreeze.probes.places import Places
 
 # What the end of an examination needs beside its trials.
@@ -31,6 +34,8 @@ ALONE_S = 4.0
 CURVE_S = 3.0
 # Loaders beside the one that is iterated first.
 MOST_OTHERS = 4
+# What a forked worker has lost for good, if it waits for it.
+LOST = ("thread", "loop")
 # What our engine may need to help itself out of a hang.
 OURS_S = 10.0
 
@@ -55,6 +60,9 @@ class Conduct:
         self._batches: int = options["batches"]
         self._deadline: float = options["deadline"] - RESERVE_S
         self._number = 0
+        self._looked_at: dict[int, Loader] = {}
+        self._kept_s = 0.0
+        """Of the time that is left, for what must not be missed at the end."""
         self._slowest_s = 0.0
         """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
@@ -67,17 +75,17 @@ class Conduct:
         for number, each in enumerate([loader, *others]):
             self._look_at(each, number, iterated_at if each is loader else None)
         written = self._try_as_written(loader, 0)
-        self._try_the_rest(loader, written)
         if written.outcome in (Outcome.OK, Outcome.SLOW):
-            for number, each in enumerate(others, start=1):
-                if self._has_time((written.first_batch_s or 0.0) + CURVE_S + 5):
-                    self._try_as_written(each, number, seconds=CURVE_S)
+            self._try_what_works(loader, written, others)
+        else:
+            self._try_what_fails(loader, written)
 
     def _look_at(self, loader: Any, number: int, iterated_at: Place | None) -> None:
         try:
             from antifreeze.probes.objects import look_at  # noqa: PLC0415 - what it needs is not needed before
 
             fact = look_at(loader, number=number, built_at=self._built_at.get(loader), iterated_at=iterated_at)
+            self._looked_at[number] = fact
             self._log.write(loader=asdict(fact))
         except Exception as fault:  # noqa: BLE001 - the trials tell most, and work without it
             self._log.write(fault=f"look_at: {type(fault).__name__}: {fault}")
@@ -89,14 +97,35 @@ class Conduct:
         drive.run(loader, self._iterate)
         self._note_locks(loader, drive)
         trial = self._read(drive)
-        if trial.outcome is Outcome.OK and loader.worker_init_fn is not None and not loader.persistent_workers:
-            self._compare_seeds(loader, number, drive)
-        return trial
+        self._note_originals(loader, drive, trial)
+        if not self._may_begin_again(loader, trial):
+            return trial
+        second = self._begin_again(loader, number, trial)
+        if loader.worker_init_fn is not None and not loader.persistent_workers:
+            self._compare_seeds(drive, second)
+        again = self._read(second)
+        self._note_originals(loader, second, again)
+        return with_second_epoch(trial, again)
 
-    def _compare_seeds(self, loader: Any, number: int, first: Drive) -> None:
-        """Start a second epoch, and see whether the generators of its workers start as before."""
-        second = self._begin(loader, number, workers=loader.num_workers, purpose="epoch")
+    def _may_begin_again(self, loader: Any, trial: Trial) -> bool:
+        """Whether there is time for a second epoch; of a stream, the first must have come to its end, as in the program."""
+        if trial.outcome not in (Outcome.OK, Outcome.SLOW) or trial.first_batch_s is None:
+            return False
+        if self._is_stream(loader) and not trial.is_whole_epoch:
+            return False
+        again = trial.seconds if loader.persistent_workers else trial.first_batch_s
+        return self._has_time(again + FEW_BATCHES_S + ALONE_S + trial.first_batch_s + CURVE_S + OURS_S)
+
+    def _begin_again(self, loader: Any, number: int, first: Trial) -> Drive:
+        """The start of a second epoch; persistent workers must have seen the first one to its end, too."""
+        passes = 2 if loader.persistent_workers else 1
+        wishes = {"purpose": "epoch", "passes": passes, "is_first_whole": first.is_whole_epoch}
+        second = self._begin(loader, number, workers=loader.num_workers, **wishes)
         second.run(loader, self._iterate)
+        return second
+
+    def _compare_seeds(self, first: Drive, second: Drive) -> None:
+        """Whether the generators of the workers start in the second epoch as in the first."""
         seeds = [
             {notes.worker: seeds for notes in worker_notes(drive.directory) for seeds in notes.all("seeds")}
             for drive in (first, second)
@@ -106,14 +135,22 @@ class Conduct:
             same = any(one[name] == other[name] for one, other in pairs for name in one if name in other)
             Log(str(first.directory / "driver.events")).write(same_seeds=same)
 
-    def _try_the_rest(self, loader: Any, written: Trial) -> None:
+    def _try_what_works(self, loader: Any, written: Trial, others: list[Any]) -> None:
+        self._kept_s = ALONE_S + (written.first_batch_s or 0.0)
+        self._try_others(loader, written)
+        for number, each in enumerate(others, start=1):
+            if self._has_time((written.first_batch_s or 0.0) + CURVE_S + 5):
+                self._try_as_written(each, number, seconds=CURVE_S)
+        self._try_alone(loader, failed=[], not_yet=[])
+
+    def _try_what_fails(self, loader: Any, written: Trial) -> None:
         if any(death.locks_held for death in written.deaths):
             return  # nobody can take these any more, and we would wait for them like anybody else
         failed, deadly = samples_to_blame(written)
         hangs = written.outcome is Outcome.HANG
         if not self._hangs_alone(loader, failed=failed, deadly=deadly, is_deadly_now=hangs):
             self._try_others(loader, written)
-        if hangs and deadly and self._has_time(written.seconds + 4):
+        if hangs and deadly and written.epochs == 1 and self._has_time(written.seconds + 4):
             drive = self._begin(loader, 0, workers=loader.num_workers, purpose="orphans")
             drive.run(loader, self._iterate)
         elif deadly and not hangs:  # the last of all: it may be the end of this process
@@ -140,7 +177,9 @@ class Conduct:
         alone.finish()
         self._slowest_s = alone.slowest_s
         Log(str(written / "driver.events")).write(wrong=alone.wrong)
-        return self._read(drive)
+        trial = self._read(drive)
+        self._note_originals(loader, drive, trial)
+        return trial
 
     def _try_deadly(self, loader: Any, deadly: list[str]) -> Trial:
         """In the trainer: whoever watches may see the same happen to it."""
@@ -154,7 +193,7 @@ class Conduct:
 
     def _try_others(self, loader: Any, written: Trial) -> None:
         needed = 2 * (written.first_batch_s or 2.0) + CURVE_S
-        if written.engine == "torch" and self._has_time(needed + OURS_S):
+        if written.engine == "torch" and self._has_time(needed + OURS_S) and not self._is_lost_for_good(written):
             self._try_ours(loader)
         if written.outcome not in (Outcome.OK, Outcome.SLOW) or written.first_batch_s is None:
             return
@@ -166,6 +205,14 @@ class Conduct:
                 drive.run(loader, self._iterate)
                 loader.num_workers = wanted
             count *= 2
+
+    def _is_lost_for_good(self, written: Trial) -> bool:
+        """Whether workers wait for a thread that no fork has, of a dataset that crosses to no other process."""
+        fact = self._looked_at.get(written.loader)
+        if fact is None or fact.crosses is not False or written.outcome is not Outcome.HANG:
+            return False
+        waits = any(stuck.role == "worker" and stuck.waits_in == "lock" for stuck in written.stuck)
+        return waits and any(held.kind in LOST and held.is_deadly for held in fact.held)
 
     def _try_ours(self, loader: Any) -> None:
         from antifreeze.install import install, uninstall  # noqa: PLC0415 - when torch's own has been tried
@@ -211,13 +258,17 @@ class Conduct:
         if held:
             Log(str(drive.directory / "driver.events")).write(locks_held=held)
 
+    def _note_originals(self, loader: Any, drive: Drive, trial: Trial) -> None:
+        if found := originals(loader.dataset, trial):
+            Log(str(drive.directory / "driver.events")).write(originals=found)
+
     def _is_stream(self, loader: Any) -> bool:
         from torch.utils.data import _DatasetKind  # noqa: PLC0415
 
         return bool(loader._dataset_kind == _DatasetKind.Iterable)
 
     def _has_time(self, seconds: float) -> bool:
-        return time.monotonic() + seconds < self._deadline
+        return time.monotonic() + seconds + self._kept_s < self._deadline
 
     def _seconds(self, wanted: float) -> float:
         return max(1.0, min(wanted, self._deadline - time.monotonic()))

@@ -27,6 +27,9 @@ from antifreeze.probes.places import Places
 
 # What is measured of the loader as it is written.
 WRITTEN_S = 8.0
+# What is looked at of a second epoch: what breaks there, breaks at its beginning.
+FEW_BATCHES = 4
+FEW_BATCHES_S = 2.0
 # How long the first batch may take while something works.
 FIRST_BATCH_S = 20.0
 # A training step, during which workers get ahead.
@@ -68,8 +71,12 @@ class Order:
     workers: int
     is_as_written: bool = False
     purpose: str = "trial"
-    """`epoch` (only its start, to compare it with the first), `deadly` (samples that a worker died of or hung at, in the
-    trainer), `orphans` (the trainer will be killed)."""
+    """`epoch` (the start of a second one), `deadly` (samples that a worker died of or hung at, in the trainer), `orphans`
+    (the trainer will be killed)."""
+    passes: int = 1
+    """Of an `epoch`: 2 if the first must be seen by the same workers."""
+    is_first_whole: bool = False
+    """Whether the first of two passes is to reach its end."""
     seconds: float = WRITTEN_S
     """Of progress, after the first batch."""
     batches: int = 50
@@ -87,7 +94,10 @@ class Trip:
     """How far it has come."""
 
     began: float
+    passes: int = 0
+    pass_began: float = 0.0
     batches: int = 0
+    """Of the last pass."""
     first_batch_s: float | None = None
     last: float = 0.0
     is_whole_epoch: bool = False
@@ -127,8 +137,10 @@ class Drive:
         iterator: Any = None
         try:
             try:
-                iterator = iterate(loader)
-                self._take_batches(iterator)
+                for _ in range(self.order.passes):
+                    self._begin_pass()
+                    iterator = iterate(loader)
+                    self._take_batches(iterator)
             except Ended:
                 self.trip.is_ended = True
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
@@ -144,6 +156,11 @@ class Drive:
                 loader._iterator = None
             self.finish()
         return self.trip
+
+    def _begin_pass(self) -> None:
+        trip = self.trip
+        trip.passes, trip.pass_began = trip.passes + 1, time.monotonic()
+        trip.batches, trip.is_whole_epoch = 0, False
 
     def _take_batches(self, iterator: Iterator[Any]) -> None:
         trip = self.trip
@@ -177,10 +194,17 @@ class Drive:
     def _is_enough(self) -> bool:
         trip, now = self.trip, time.monotonic() - self.trip.began
         if self.order.purpose == "epoch":
-            return trip.batches >= 1
+            return self._is_enough_of_an_epoch()
         if trip.first_batch_s is None:
             return now > FIRST_BATCH_S
         return now - trip.first_batch_s > self.order.seconds
+
+    def _is_enough_of_an_epoch(self) -> bool:
+        trip = self.trip
+        if trip.passes < self.order.passes and self.order.is_first_whole:
+            return False
+        is_long = trip.batches > 0 and time.monotonic() - trip.pass_began > FEW_BATCHES_S
+        return is_long or trip.batches >= FEW_BATCHES
 
     def _note_failure(self, error: BaseException, *, has_started: bool) -> None:
         self.trip.error = error
@@ -232,6 +256,7 @@ class Drive:
             ended=time.monotonic() - trip.began,
             is_ended=trip.is_ended,
             batches=trip.batches,
+            passes=trip.passes,
             first_batch_s=trip.first_batch_s,
             last_s=trip.last,
             is_whole_epoch=trip.is_whole_epoch,

@@ -76,6 +76,8 @@ def _seen_through(function: ast.AST, value: ast.expr) -> ast.expr:
 def kind_of(program: Program, found: Found, value: ast.expr) -> str:
     if not isinstance(value, ast.Call):
         return _KINDS.get(type(value), OTHER)
+    if isinstance(value.func, ast.Attribute) and value.func.attr == "fileno":
+        return "fileno"
     callee = program.callee(CallSite(found.file, value))
     if callee is not None and has_yield(callee.node):
         return "generator"
@@ -126,6 +128,8 @@ def _how(file: File, node: ast.expr) -> str:
             return "()"
         case ast.Call(func=ast.Name(id="next" | "iter" as called_on_it)):
             return called_on_it
+        case ast.Call(args=[first, *_]) if first is node and (file.names.called(parent) or "").startswith("os."):
+            return file.names.called(parent) or ""
         case ast.withitem():
             return "with"
         case ast.For() | ast.comprehension() | ast.YieldFrom():

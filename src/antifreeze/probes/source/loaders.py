@@ -11,6 +11,7 @@ from antifreeze.doctor.facts import LoaderCall, Place
 from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.program import Origin, Program
+from antifreeze.probes.source.samplers import distributed_order
 from antifreeze.probes.source.tree import (
     function_around,
     is_module_level,
@@ -87,6 +88,7 @@ def _loader(program: Program, file: File, node: ast.Call) -> LoaderCode:
         datasets=tuple(each.node.name for each in found),
         guarded=tuple(_definition_place(each) for each in sent if _is_guarded(program, each)),
         is_in_loop=_is_in_loop(program, file, node, depth=_DEPTH),
+        distributed=distributed_order(program, given),
     )
     return LoaderCode(file, node, fact, made, found)
 

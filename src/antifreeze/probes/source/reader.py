@@ -14,6 +14,7 @@ from antifreeze.probes.source.inits import worker_inits
 from antifreeze.probes.source.loaders import find_loaders
 from antifreeze.probes.source.loops import find_loops
 from antifreeze.probes.source.program import Program
+from antifreeze.probes.source.samplers import tells_epochs
 
 
 def read_source(script: Path, more: Iterable[Path] = (), *, base: Path | None = None) -> Source:
@@ -39,6 +40,7 @@ def read_source(script: Path, more: Iterable[Path] = (), *, base: Path | None = 
         start_methods=settings.start_methods(program),
         start_method=settings.start_method(program),
         start_method_clashes=settings.start_method_clashes(program),
+        tells_epochs=tells_epochs(program),
         thread_settings=settings.thread_settings(program),
         has_main_guard=settings.has_main_guard(files[0]),
         ignored={line: codes for file in files for line, codes in ignored_codes(file).items()},

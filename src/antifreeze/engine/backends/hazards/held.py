@@ -24,6 +24,8 @@ class Held(NamedTuple):
     why: str
     is_live: Callable[[Any], bool]
     """Whether a fork would do this to this one, now."""
+    is_certain: bool = False
+    """Whether a forked worker that uses it waits for ever."""
 
 
 def held_by_type(kind: type) -> list[Held]:
@@ -34,6 +36,11 @@ def held_by_type(kind: type) -> list[Held]:
 def closed_types() -> list[type]:
     """Types whose objects hold such things as a matter of course: they see to forks themselves, or are judged whole."""
     return [kind for kind in map(loaded, _CLOSED) if kind is not None]
+
+
+def held_types() -> list[type]:
+    """The types of all that is told apart here."""
+    return [kind for kind in map(loaded, _HELD) if kind is not None]
 
 
 def loaded(name: str) -> Any:
@@ -115,12 +122,12 @@ _HELD = {
         _is_not_closed,
     ),
     "concurrent.futures.thread:ThreadPoolExecutor": Held(
-        "executor", "a thread pool in use", _LOST_THREADS, _has_threads
+        "executor", "a thread pool in use", _LOST_THREADS, _has_threads, is_certain=True
     ),
     "concurrent.futures.process:ProcessPoolExecutor": Held(
-        "executor", "a process pool in use", _LOST_THREADS, _has_processes
+        "executor", "a process pool in use", _LOST_THREADS, _has_processes, is_certain=True
     ),
-    "multiprocessing.pool:Pool": Held("executor", "a running pool", _LOST_THREADS, _is_running),
+    "multiprocessing.pool:Pool": Held("executor", "a running pool", _LOST_THREADS, _is_running, is_certain=True),
     "threading:Thread": Held("thread", "a running thread", "it is not in a forked worker", _runs_beside),
     "_thread:LockType": Held(
         "lock", "a lock that is held now", "in a forked worker nobody would release it", _is_locked

@@ -27,7 +27,7 @@ def find_hazard(roots: Mapping[str, Any]) -> Hazard | None:
             by_type[id(kind)] = kind, held_by_type(kind)
         for held in by_type[id(kind)][1]:
             if held.is_live(thing):
-                return Hazard(path, held.what, held.why)
+                return Hazard(path, held.what, held.why, is_certain=held.is_certain, is_thread=held.kind == "thread")
         if libraries and (package := package_of(thing)) in libraries:
             return Hazard(path, f"part of {package}", libraries[package])
     return None

@@ -1,0 +1,399 @@
+"""What no worker can load is loaded in the trainer; so is the rest of an epoch after a fault of ours. Nothing is lost."""
+
+import asyncio
+import copy
+import errno
+import multiprocessing
+import queue
+import random
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from antifreeze.engine import epoch
+from antifreeze.engine.arena.arena import Arena
+from antifreeze.engine.flow.delivery import Delivery
+from antifreeze.engine.orders import Orders
+from antifreeze.engine.outcomes import Outcomes
+from antifreeze.engine.pool.pool import Pool
+from antifreeze.errors import InternalError
+from antifreeze.observe.accounts import account_of
+from antifreeze.observe.ledger import Kind
+from drop_in.harness import Way, our_class
+from processes.datasets import Numbers
+from user_scripts import Ended
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+LENGTH = 24
+DOUBLED = [[2 * k for k in range(n, n + 4)] for n in range(0, LENGTH, 4)]
+PATIENCE_S = 10
+
+
+class Served(Numbers):
+    """A thread answers, over queues."""
+
+    def __init__(self) -> None:
+        super().__init__(LENGTH)
+        self.requests: queue.Queue[int | None] = queue.Queue()
+        self.answers: queue.Queue[int] = queue.Queue()
+        self.thread_of_it().start()
+
+    def thread_of_it(self) -> threading.Thread:
+        return threading.Thread(target=self.serve, name="server", daemon=True)
+
+    def serve(self) -> None:
+        while (number := self.requests.get()) is not None:
+            self.answers.put(2 * number)
+
+    def __getitem__(self, index: int) -> int:
+        self.requests.put(index)
+        return self.answers.get(timeout=PATIENCE_S)
+
+    def close(self) -> None:
+        self.requests.put(None)
+
+
+class ServedByFunction(Served):
+    """The thread knows the queues, and nothing of the dataset."""
+
+    def thread_of_it(self) -> threading.Thread:
+        return threading.Thread(target=serve, args=(self.requests,), kwargs={"answers": self.answers}, daemon=True)
+
+
+def serve(requests: "queue.Queue[int | None]", answers: "queue.Queue[int]") -> None:
+    while (number := requests.get()) is not None:
+        answers.put(2 * number)
+
+
+class Looped(Numbers):
+    """An event loop runs in a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(LENGTH)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="loop", daemon=True)
+        self.thread.start()
+
+    async def read(self, index: int) -> int:
+        await asyncio.sleep(0)
+        return 2 * index
+
+    def __getitem__(self, index: int) -> int:
+        return asyncio.run_coroutine_threadsafe(self.read(index), self.loop).result(PATIENCE_S)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(PATIENCE_S)
+        self.loop.close()
+
+
+@pytest.fixture(params=[Served, ServedByFunction, Looped])
+def dataset(request: pytest.FixtureRequest) -> Iterator[Any]:
+    made = request.param()
+    yield made
+    made.close()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(PATIENCE_S)
+
+
+def test_a_dataset_that_lives_by_a_thread_is_loaded_in_the_trainer(
+    way: Way,
+    dataset: Any,
+    usage: Callable[[], list[dict[str, Any]]],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("antifreeze.observe.say._said", set())
+    loader = way.make(dataset, batch_size=4)
+    for _ in range(2):
+        assert [batch.tolist() for batch in loader] == DOUBLED
+    assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 2}
+    assert {record.code for record in account_of(loader).ledger} == {"AF101"}
+    assert [record["stem"] for record in usage()] == ["in-process"] * 2
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("antifreeze:")]
+    assert len(said) == 1
+    assert "AF101 fork-after-threads" in said[0] and "antifreeze.per_worker" in said[0]
+
+
+def test_kept_workers_are_kept_in_the_trainer_as_well(dataset: Any) -> None:
+    loader = our_class()(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+    for _ in zip(loader, range(2), strict=False):  # and no further
+        pass
+    for _ in range(2):
+        assert [batch.tolist() for batch in loader] == DOUBLED
+    assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
+    del loader
+
+
+def test_a_pool_of_processes_that_cannot_cross_is_used_in_the_trainer() -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        loader = our_class()(Pooled(pool), batch_size=4, num_workers=2)
+        assert [batch.tolist() for batch in loader] == DOUBLED
+        assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
+
+
+class Pooled(Numbers):
+    def __init__(self, pool: Any) -> None:
+        super().__init__(LENGTH)
+        self.pool = pool
+
+    def __getitem__(self, index: int) -> int:
+        return self.pool.apply_async(double, (index,)).get(PATIENCE_S)  # type: ignore[no-any-return]
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+class Restarting(Served):
+    """Knows how to be sent to a worker: its thread is started there, when it is needed."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"length": self.length}
+
+    def __getitem__(self, index: int) -> int:
+        if not hasattr(self, "requests"):
+            self.__init__()  # type: ignore[misc]
+        return super().__getitem__(index)
+
+
+def test_a_dataset_that_starts_its_thread_in_the_worker_has_workers(way: Way) -> None:
+    dataset = Restarting()
+    try:
+        loader = way.make(dataset, batch_size=4)
+        assert [batch.tolist() for batch in loader] == DOUBLED
+        assert account_of(loader).ledger.counts == ({Kind.CLEAN_START: 1} if way.name == "grown" else {})
+    finally:
+        dataset.close()
+
+
+def test_a_queue_that_no_thread_serves_is_no_reason() -> None:
+    dataset = Numbers(LENGTH)
+    dataset.queue = queue.Queue()  # type: ignore[attr-defined]
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        loader = our_class()(dataset, batch_size=4, num_workers=2)
+        assert len(list(loader)) == LENGTH // 4
+        assert not account_of(loader).ledger
+    finally:
+        end.set()
+        thread.join(PATIENCE_S)
+
+
+def test_an_unmodified_script_finishes(run_script: Callable[..., Ended]) -> None:
+    ended = run_script(
+        textwrap.dedent(
+            """
+            import queue, threading
+            from torch.utils.data import DataLoader, Dataset
+
+            class Served(Dataset):
+                def __init__(self):
+                    self.asked, self.told = queue.Queue(), queue.Queue()
+                    threading.Thread(target=self.serve, daemon=True).start()
+
+                def serve(self):
+                    while True:
+                        self.told.put(2 * self.asked.get())
+
+                def __len__(self):
+                    return 8
+
+                def __getitem__(self, index):
+                    self.asked.put(index)
+                    return self.told.get()
+
+            print([batch.tolist() for batch in DataLoader(Served(), batch_size=4, num_workers=2)])
+            """
+        ),
+        via="antifreeze",
+    ).check()
+    assert ended.stdout.strip() == "[[0, 2, 4, 6], [8, 10, 12, 14]]"
+
+
+class Signalled(Numbers):
+    """A thread answers, without a queue: whether a worker would miss it is not known before."""
+
+    def __init__(self) -> None:
+        super().__init__(LENGTH)
+        self.asked, self.answered = threading.Event(), threading.Event()
+        self.number: int | None = None
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self) -> None:
+        while self.asked.wait():
+            self.asked.clear()
+            if self.number is None:
+                return
+            self.number *= 2
+            self.answered.set()
+
+    def __getitem__(self, index: int) -> int | None:
+        self.answered.clear()
+        self.number = index
+        self.asked.set()
+        self.answered.wait()
+        return self.number
+
+    def close(self) -> None:
+        self.number = None
+        self.asked.set()
+        self.thread.join(PATIENCE_S)
+
+
+def test_workers_that_turn_out_to_wait_for_a_thread_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path))
+    monkeypatch.setattr(epoch, "SLICE_S", 0.2)
+    dataset = Signalled()
+    try:
+        loader = our_class()(dataset, batch_size=4, num_workers=2, stall_after=0.5)
+        for _ in range(2):
+            assert [batch.tolist() for batch in loader] == DOUBLED
+        counts = account_of(loader).ledger.counts
+        assert (counts[Kind.CLEAN_START], counts[Kind.IN_PROCESS]) == (1, 2)
+        assert counts[Kind.STALL] >= 1
+    finally:
+        dataset.close()
+
+
+# --- a fault of ours
+
+
+class Drawing(Numbers):
+    """Random samples of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__(4 * LENGTH)
+        self.generator = torch.Generator().manual_seed(1)
+
+    def __getitem__(self, index: int) -> Any:
+        return index, torch.rand(2), random.random(), np.random.rand(), torch.rand(1, generator=self.generator)
+
+
+class Large(Drawing):
+    """So large that batches lie in slots."""
+
+    def __getitem__(self, index: int) -> Any:
+        return *super().__getitem__(index), torch.rand(5000)
+
+
+class Stream(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        for number in range(info.id, 4 * LENGTH, info.num_workers):
+            yield number, torch.rand(2), random.random()
+
+
+def all_of(way: Way, dataset: Any, **options: Any) -> tuple[list[Any], Any]:
+    torch.manual_seed(3)
+    loader = way.make(dataset, batch_size=4, **options)
+    return list(loader), account_of(loader).ledger
+
+
+def break_down(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, error: Exception, *, at: int) -> None:
+    """Let a function of ours fail once, when it is called so often."""
+    original, calls = getattr(owner, name), iter(range(1000))
+
+    def failing(*arguments: Any, **more: Any) -> Any:
+        if next(calls) == at:
+            raise copy.copy(error)  # one that nobody holds with its traceback
+        return original(*arguments, **more)
+
+    monkeypatch.setattr(owner, name, failing)
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert len(one) == len(other)
+    for mine, theirs in zip(one, other, strict=True):
+        assert all(map(torch.equal, mine, theirs))
+
+
+FAULTS = {
+    "a slot": (Arena, "lease", OSError(errno.EMFILE, "Too many open files"), 4),
+    "an invariant": (Delivery, "arrive", InternalError("two outcomes"), 0),
+    "a batch that comes": (Outcomes, "of_batch", InternalError("a slot that it did not have"), 0),
+    "sending": (Orders, "give", OSError(errno.ENOMEM, "Cannot allocate memory"), 4),
+    "a look": (Pool, "try_receive", KeyError("a table of ours"), 0),
+}
+"""What fails, with which error, and when at the earliest."""
+
+
+@pytest.mark.parametrize(("fault", "at"), [(fault, at) for fault in FAULTS for at in (FAULTS[fault][3], 12)])
+def test_after_a_fault_of_ours_the_rest_is_loaded_in_the_trainer_bit_for_bit(
+    fault: str, at: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    way = Way("grown", our_class(), "fork")
+    expected, calm = all_of(way, Drawing())
+    assert Kind.IN_PROCESS not in calm.counts
+    monkeypatch.setattr("antifreeze.observe.say._said", set())
+    owner, name, error, _ = FAULTS[fault]
+    break_down(monkeypatch, owner, name, error, at=at)
+    got, ledger = all_of(way, Drawing())
+    assert_same(got, expected)
+    assert ledger.counts[Kind.IN_PROCESS] == 1
+    assert "the rest of this epoch is loaded in this process" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("dataset", [Large, Stream])
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}], ids=["", "kept"])
+def test_so_are_large_batches_and_streams(
+    dataset: type, options: dict[str, Any], way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, _ = all_of(way, dataset(), **options)
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=9)
+    got, ledger = all_of(way, dataset(), **options)
+    assert_same(got, expected)
+    assert ledger.counts[Kind.IN_PROCESS] == 1
+
+
+def test_out_of_order_every_batch_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=9)
+    got, _ = all_of(Way("grown", our_class(), "fork"), Drawing(), in_order=False)
+    assert sorted(index for batch in got for index in batch[0].tolist()) == list(range(4 * LENGTH))
+
+
+def test_kept_workers_are_started_anew_for_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=5)
+    loader = our_class()(Numbers(LENGTH), batch_size=4, num_workers=2, persistent_workers=True)
+    for _ in range(3):
+        assert [k for batch in loader for k in batch.tolist()] == list(range(LENGTH))
+    assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
+    assert all(worker.is_alive() for worker in loader._iterator._workers)
+    del loader
+
+
+def test_a_stream_that_cannot_be_read_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=9)
+    with pytest.raises(OSError, match="Too many open files"):
+        list(our_class()(Stream(), batch_size=4, num_workers=2, replay=False))
+
+
+def test_an_error_of_the_user_is_no_fault_of_ours() -> None:
+    class Failing(Numbers):
+        def __getitem__(self, index: int) -> int:
+            if index == 9:
+                raise OSError("no such file")
+            return index
+
+    loader = our_class()(Failing(LENGTH), batch_size=4, num_workers=2)
+    iterator = iter(loader)
+    assert len([next(iterator), next(iterator)]) == 2
+    with pytest.raises(OSError, match="no such file"):
+        next(iterator)
+    assert len(list(iterator)) == LENGTH // 4 - 3
+    assert Kind.IN_PROCESS not in account_of(loader).ledger.counts
