@@ -68,13 +68,13 @@ def progresses(draw: Any) -> Progress:
 
 
 @given(progresses())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_progress_comes_back_from_json_as_it_was(progress: Progress) -> None:
     assert from_state(json.loads(json.dumps(to_state(progress)))) == progress
 
 
 @given(progresses(), st.data())
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 def test_a_state_with_any_part_missing_or_spoilt_is_refused_or_harmless(
     progress: Progress, data: st.DataObject
 ) -> None:
@@ -141,7 +141,7 @@ def test_the_number_of_workers_may_differ_where_batches_do_not_depend_on_it() ->
 
 
 @given(st.binary())
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 def test_bytes_survive_as_text(raw: bytes) -> None:
     assert unpack(pack(raw)) == raw
 
