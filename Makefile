@@ -4,6 +4,7 @@
 # make bench-page                       docs/benchmarks.md, from the figures in docs/benchmarks/
 # make bench-faults | bench-faults-page what a fault does to antifreeze and its peers; docs/faults-of-peers.md
 # make contract SUITE=…                 PyTorch's own test_dataloader.py, with our class in place of torch's
+# make contract-stateful SUITE=…        torchdata's own tests of its StatefulDataLoader, with ours in its place
 # make clients                          Lightning, accelerate, fastai … on torch and on antifreeze: the same losses
 #
 # Needs Python 3.11+ and make. Everything is installed into .venv (clients: .venv-clients); PYTHON=… is the Python to build it with.
@@ -97,13 +98,17 @@ zoo: $(READY)
 chaos: $(READY)
 	$(BIN)/python -m chaos $(CHAOS)
 
-# Real libraries around the loader, each in a small training; about ten minutes.
-.PHONY: clients
-# The suite is PyTorch's: SUITE=path/to/pytorch/test/test_dataloader.py; about a quarter of an hour.
-.PHONY: contract
+# The suites are PyTorch's: SUITE=path/to/pytorch/test/test_dataloader.py, and SUITE=path/to/data/test/stateful_dataloader of
+# github.com/meta-pytorch/data; about a quarter of an hour each.
+.PHONY: contract contract-stateful
 contract: $(CONTRACT_READY)
 	$(BIN)/python -m contract "$(SUITE)" $(CONTRACT)
 
+contract-stateful: $(CONTRACT_READY)
+	$(BIN)/python -m contract --of torchdata "$(SUITE)" $(CONTRACT)
+
+# Real libraries around the loader, each in a small training; about ten minutes.
+.PHONY: clients
 clients: $(CLIENTS_READY)
 	$(CLIENTS_VENV)/bin/python clients/drive_clients.py $(CLIENTS)
 
@@ -139,12 +144,12 @@ $(BENCH_READY): $(READY)
 	    echo "bench: not all of them could be installed"; \
 	fi
 
-# Libraries of all kinds, so they get an environment of their own, to which ours lends torch. fastai asks for torchvision,
-# whose build on PyPI belongs to a torch with CUDA: beside a CPU build nothing that looks for torchvision can be imported.
 $(CONTRACT_READY): $(READY)
 	@$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --no-build-isolation --editable '.[contract]'
 	@touch $@
 
+# Libraries of all kinds, so they get an environment of their own, to which ours lends torch. fastai asks for torchvision,
+# whose build on PyPI belongs to a torch with CUDA: beside a CPU build nothing that looks for torchvision can be imported.
 $(CLIENTS_READY): $(READY)
 	@echo "clients: downloading Lightning, accelerate, transformers, fastai … into $(CLIENTS_VENV) (about 250 MB)"
 	@$(BIN)/python -m venv $(CLIENTS_VENV)

@@ -1,1 +1,1 @@
-"""PyTorch's own tests of its DataLoader, with our class in place of torch's: `python -m contract SUITE`."""
+"""The tests of other loaders, with our class in place of theirs: `python -m contract SUITE`."""
