@@ -1,8 +1,8 @@
 """accelerate, stopped in mid-epoch and resumed in another process: `save_state` keeps whatever is registered for it.
 
-    resume_accelerate.py                     in one go
-    resume_accelerate.py --stop-after 11     as far as a checkpoint in mid-epoch
-    resume_accelerate.py --resume            from there on
+resume_accelerate.py                     in one go
+resume_accelerate.py --stop-after 11     as far as a checkpoint in mid-epoch
+resume_accelerate.py --resume            from there on
 """
 
 import sys

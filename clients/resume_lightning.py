@@ -1,8 +1,8 @@
 """Lightning, stopped in mid-epoch and resumed in another process: its checkpoints hold the state of a loader that has one.
 
-    resume_lightning.py                     in one go
-    resume_lightning.py --stop-after 11     as far as a checkpoint in mid-epoch, and one step more
-    resume_lightning.py --resume            from there on
+resume_lightning.py                     in one go
+resume_lightning.py --stop-after 11     as far as a checkpoint in mid-epoch, and one step more
+resume_lightning.py --resume            from there on
 """
 
 import sys
