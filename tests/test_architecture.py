@@ -28,7 +28,8 @@ adoption
 resuming
 iterator | inline | drawing
 engine.epoch
-engine.inline
+engine.inline | engine.intake
+engine.tickets
 engine.crew
 engine.outcomes | engine.supervisor
 engine.hedging | engine.misgivings
@@ -45,7 +46,7 @@ engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
 doctor
-settings | machine | whenimported | resources | hook | engine.numbers
+settings | machine | whenimported | resources | hook | engine.numbers | engine.intent
 errors
 codes
 """

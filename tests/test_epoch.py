@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from antifreeze.engine import chronicle as chronicle_module
-from antifreeze.engine import epoch as epoch_module
+from antifreeze.engine import intake as intake_module
 from antifreeze.engine import orders as orders_module
 from antifreeze.engine import outcomes as outcomes_module
 from antifreeze.engine.arena import arena as arena_module
@@ -155,7 +155,7 @@ class FakeWorker:
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid: int | None = 4711
-        self.stem = SimpleNamespace(find=None, kind="grown")
+        self.stem = SimpleNamespace(find=None, risk=None, kind="grown")
         self.board = FakeBoard()
         self.drawn = 0
         """Stands for the state of its generators: how many batches have been made from them."""
@@ -188,7 +188,7 @@ class FakePool:
         self.seats = count()
         self.workers = [FakeWorker(number, next(self.seats)) for number in range(workers)]
         self.hedges: dict[int, FakeWorker] = {}
-        self.stem = SimpleNamespace(find=None, kind="grown")
+        self.stem = SimpleNamespace(find=None, risk=None, kind="grown")
         self.open_descriptors: dict[int, Memory] = {}
         self.other_events: deque[Any] = deque()
         self.is_stopped = False
@@ -338,7 +338,6 @@ def make_epoch(*, workers: int = 2, prefetch: int = 2, budget_bytes: int = 1000)
     epoch = Epoch(
         pool,  # type: ignore[arg-type]
         arena,
-        workers=workers,
         window=workers * prefetch,
         options=Options(),
         account=Account(Ledger()),
@@ -356,8 +355,8 @@ class MadeUp:
             mock.patch.object(arena_module, "Segment", kind),
             mock.patch.object(arena_module, "read_batch", fake_read_batch),
             mock.patch.object(outcomes_module, "read_letter", lambda body, *_: Batch(body, None)),
-            mock.patch.object(epoch_module, "say_once"),
-            mock.patch.object(epoch_module, "os", SimpleNamespace(close=pool.close_descriptor)),
+            mock.patch.object(intake_module, "say_once"),
+            mock.patch.object(intake_module, "os", SimpleNamespace(close=pool.close_descriptor)),
             mock.patch.object(chronicle_module, "say_once"),
             mock.patch.object(chronicle_module, "say_counted"),
             mock.patch.object(chronicle_module, "say_report"),
@@ -478,7 +477,7 @@ class Trainer(RuleBasedStateMachine):
             supervisor.hedging._hedged.clear()  # else there would be two in all
             if supervisor.hedging.can_help(worker):
                 supervisor.hedging.start(worker)
-                self.epoch._note_unsent()
+                self.epoch._tickets.note_unsent()
 
     @rule()
     def the_dismissed_die(self) -> None:
@@ -537,7 +536,7 @@ class Trainer(RuleBasedStateMachine):
                 self.held.append((expected, batch))
         self.delivered += 1
         # The sampler has been advanced exactly as often as torch advances it.
-        assert len(self.drawn) == min(self.length, self.delivered + self.epoch._window)
+        assert len(self.drawn) == min(self.length, self.delivered + self.epoch._tickets.window)
         return True
 
     @invariant()
@@ -558,8 +557,8 @@ class Trainer(RuleBasedStateMachine):
 
     @invariant()
     def the_window_holds(self) -> None:
-        assert self.epoch._dispatch._under_way <= self.epoch._window
-        assert 1 <= self.epoch._dispatch.window <= self.epoch._window
+        assert self.epoch._tickets.dispatch._under_way <= self.epoch._tickets.window
+        assert 1 <= self.epoch._tickets.dispatch.window <= self.epoch._tickets.window
 
     def teardown(self) -> None:
         if not hasattr(self, "made_up"):
@@ -583,16 +582,16 @@ class Trainer(RuleBasedStateMachine):
         while self.pool.other_events or self.pool.dying or any(worker.inbox or worker.outbox for worker in everybody):
             self.pool.let_die()
             while self.pool.other_events:
-                self.epoch._react_to(self.pool.other_events.popleft())
+                self.epoch._intake.react_to(self.pool.other_events.popleft())
             for worker in self.pool.busy_workers():
                 self.pool.fill(worker, size=1, is_large=False, check=self.may_write)
             for worker in list(everybody):
                 while worker.outbox:
-                    self.epoch._receive(Heard(worker, *worker.outbox.popleft()))
+                    self.epoch._intake.receive(Heard(worker, *worker.outbox.popleft()))
             everybody = (*self.pool.workers, *self.pool.hedges.values())
         books = self.arena._books
         self.arena._collect()
-        assert self.epoch._dispatch._under_way == 0
+        assert self.epoch._tickets.dispatch._under_way == 0
         assert not any(worker.leases for worker in self.pool.workers)
         assert not books.slots_in(State.LEASED, State.FILLED, State.CONDEMNED)
         lent = {id(batch.owner) for _, batch in self.held if batch.owner}
@@ -602,7 +601,7 @@ class Trainer(RuleBasedStateMachine):
         self.arena._collect()
         assert len(books.slots_in(State.FREE)) == len(books)
         assert books.total_bytes <= self.budget or len(books) == 1
-        assert len(books) <= self.epoch._window + SPARE
+        assert len(books) <= self.epoch._tickets.window + SPARE
 
 
 TestTrainer = Trainer.TestCase
@@ -775,11 +774,11 @@ def test_the_window_shrinks_when_batches_are_too_large_for_the_budget(
 ) -> None:
     epoch, pool, arena = made_up
     said: list[str] = []
-    monkeypatch.setattr(epoch_module, "say_once", said.append)
+    monkeypatch.setattr(intake_module, "say_once", said.append)
     epoch.begin(iter(range(20)).__next__)
     fill_all(pool, size=arena.budget_bytes // 2)
     assert [epoch.next_batch().content for _ in range(4)] == [0, 1, 2, 3]
-    assert epoch._dispatch.window == 2
+    assert epoch._tickets.dispatch.window == 2
     assert sum(len(worker.inbox) for worker in pool.workers) == 2
     assert "prefetching 2 at a time instead of 4" in said[0]
     for expected in range(4, 20):
@@ -825,7 +824,7 @@ def test_a_rescue_is_recorded_when_the_dataset_has_arrived_and_not_before(
 ) -> None:
     epoch, pool, _ = made_up
     supervisor: Any = epoch._supervisor
-    clean = SimpleNamespace(find=None, kind="clean")
+    clean = SimpleNamespace(find=None, risk=None, kind="clean")
     supervisor.hedging._rescue = lambda: clean
     epoch.begin(iter(range(9)).__next__)
     get_stuck(pool.workers[0])
@@ -834,7 +833,7 @@ def test_a_rescue_is_recorded_when_the_dataset_has_arrived_and_not_before(
     assert pool.stem is clean
     ledger = epoch._chronicle._ledger
     assert (ledger.counts[Kind.HEDGE_STARTED], ledger.counts[Kind.RESCUED]) == (1, 0)
-    epoch._react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]
+    epoch._intake.react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]
     assert ledger.counts[Kind.RESCUED] == 1
 
 
@@ -868,7 +867,7 @@ def test_what_is_in_quarantine_is_told_to_whoever_may_draw_another_sample(
     made_up: tuple[Epoch, FakePool, Arena],
 ) -> None:
     epoch, pool, _ = made_up
-    epoch._orders.quarantined |= {5, np.int64(7), "a key"}
+    epoch._tickets._orders.quarantined |= {5, np.int64(7), "a key"}
     epoch.begin(iter([[4, 5], [6]]).__next__)
     (first, _), (second, _) = pool.workers[0].inbox[0], pool.workers[1].inbox[0]
     assert (first.leave_out, sorted(first.quarantined)) == ((1,), [5, 7])

@@ -66,6 +66,7 @@ def test_codes_and_names_of_diseases_are_unique() -> None:
 def test_every_error_is_also_the_builtin_that_torch_raises_there() -> None:
     builtins = {
         "ConfigError": ValueError,
+        "CheckpointError": ValueError,
         "CannotCross": TypeError,
         "SampleFailed": RuntimeError,
         "WorkerLost": RuntimeError,

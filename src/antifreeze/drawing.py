@@ -174,7 +174,8 @@ class Batches:
     """torch's `BatchSampler`, as an iterator whose sampler can be asked where it is."""
 
     def __init__(self, indices: Iterator[Any], batch_size: int, *, drop_last: bool) -> None:
-        self.indices = indices
+        # torch's loops ask for `__iter__`, and those of iterators that can say where they are often do without.
+        self._indices = indices if hasattr(indices, "__iter__") else iter(indices.__next__, object())
         self._batch_size = batch_size
         self._drop_last = drop_last
 
@@ -182,7 +183,7 @@ class Batches:
         return self
 
     def __next__(self) -> list[Any]:
-        batch = list(itertools.islice(self.indices, self._batch_size))
+        batch = list(itertools.islice(self._indices, self._batch_size))
         if not batch or (self._drop_last and len(batch) < self._batch_size):
             raise StopIteration
         return batch

@@ -129,7 +129,6 @@ class Iterator(_Stock):
                 self._epoch = Epoch(
                     pool,
                     arena,
-                    workers=loader.num_workers,
                     window=window,
                     account=account,
                     options=options,

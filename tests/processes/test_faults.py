@@ -179,7 +179,7 @@ def kill(pid: int | None) -> None:
 
 def kill_an_idle_worker(batches: Any) -> None:
     worker = batches._workers[0]
-    last = batches._epoch._orders.history.of(worker.number)[-1].number
+    last = batches._epoch._tickets._orders.history.of(worker.number)[-1].number
     assert wait_until(lambda: worker.board.read_pulse()[:2] == (Step.IDLE, last), 5)
     kill(worker.pid)
 

@@ -28,6 +28,7 @@ from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 CODE = "AF302"
+FORK = 'DataLoader(…, multiprocessing_context="fork")'
 # The engine's own words, in the error output of a trial on it.
 _TOLD = re.compile(rf"{CODE} state-differs: (.*?)(?: \(workers of a clean stem|$)", re.MULTILINE)
 
@@ -70,7 +71,7 @@ def _examine(case: Case) -> list[Finding]:
             where=case.built_at,
             why="; ".join(part for part in (*named[:1], samples) if part)
             + "; workers start from a fresh import of the program's modules",
-            fix=("give the settings to the dataset: self.root = root", 'DataLoader(…, multiprocessing_context="fork")'),
+            fix=("give the settings to the dataset: self.root = root", *(() if case.is_forked else (FORK,))),
             evidence=tuple(part for part in (samples, "our engine compared the globals" if named else "") if part),
             loader=case.number,
             sample=wrong[0].wrong[0] if wrong else None,

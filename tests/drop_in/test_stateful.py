@@ -1,0 +1,490 @@
+"""`StatefulDataLoader`: a pass that was broken off goes on with the batch that would have come next."""
+
+import copy
+import io
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import BatchSampler, Dataset, DistributedSampler, IterableDataset, Sampler, get_worker_info
+
+from antifreeze import CheckpointError, ConfigError, StatefulDataLoader
+from antifreeze.observe import say
+from drop_in.harness import assert_identical, generator_states, seed_all
+
+pytestmark = pytest.mark.usefixtures("not_for_torch")
+
+LENGTH = 30
+
+
+class Drawing(Dataset[Any]):
+    """Samples draw from the generators of the program and from one that the dataset holds."""
+
+    def __init__(self, log: Path | None = None) -> None:
+        self.own = np.random.default_rng(3)
+        self.log = log
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> tuple[float, ...]:
+        if self.log is not None:
+            with self.log.open("a") as log:
+                log.write(f"{index}\n")
+        if get_worker_info() is None:  # there, the generators of the program are the training's
+            return index, self.own.random()
+        return index, torch.rand(()).item(), random.random(), np.random.rand(), self.own.random()
+
+
+class Counting(Drawing):
+    """Samples depend on how many this worker has made before, and the dataset can say so."""
+
+    def __init__(self, ballast: int = 0) -> None:
+        super().__init__()
+        self.made = 0
+        self.ballast = ballast
+
+    def __getitem__(self, index: int) -> tuple[float, ...]:
+        self.made += 1
+        return self.made, *super().__getitem__(index)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"made": self.made, "ballast": "x" * self.ballast}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.made = state["made"]
+
+
+class Stream(IterableDataset[Any]):
+    """Workers have streams of different lengths, and draw."""
+
+    def items(self) -> range:
+        worker = get_worker_info()
+        return range(40) if worker is None else range(worker.id * 100, worker.id * 100 + 11 + 8 * worker.id)
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items():
+            yield (item,) if get_worker_info() is None else (item, torch.rand(()).item(), random.random())
+
+
+class StatefulStream(Stream):
+    """Can say where it is, and in which epoch."""
+
+    def __init__(self) -> None:
+        self.position, self.resumes, self.epoch = 0, 0, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.position, self.resumes = self.resumes, 0
+        for item in self.items()[self.position :]:
+            self.position += 1
+            yield item, self.epoch
+        self.position, self.epoch = 0, self.epoch + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self.position, "epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.resumes, self.epoch = state["position"], state["epoch"]
+
+
+def through_json(state: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(state))
+
+
+def through_torch(state: dict[str, Any]) -> Any:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def make(dataset: Any = None, **options: Any) -> StatefulDataLoader[Any]:
+    return StatefulDataLoader(Drawing() if dataset is None else dataset, **({"batch_size": 3} | options))
+
+
+def assert_taken_up(kind: Any, stop: int, *, passes: int = 0, **options: Any) -> None:
+    """After so many passes and so many batches of the next, another loader goes on as the first one does."""
+    seed_all()
+    first = make(kind(), **options)
+    for _ in range(passes):
+        list(first)
+    under_way = iter(first)
+    for _ in range(stop):
+        next(under_way)
+    state = through_torch(through_json(first.state_dict()))
+    rest, following = list(under_way), list(first)
+    seed_all(99)
+    second = make(kind(), **options)
+    second.load_state_dict(state)
+    before = generator_states()
+    assert_identical(list(second), rest)
+    assert_identical(list(second), following)
+    assert_identical(generator_states(), before)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize(("workers", "every"), [(0, 1), (2, 1), (2, 3), (2, 0)])
+def test_a_pass_goes_on_with_the_next_batch_and_so_do_those_after_it(workers: int, every: int, shuffle: bool) -> None:
+    for stop in (0, 5):
+        assert_taken_up(Drawing, stop, num_workers=workers, shuffle=shuffle, snapshot_every_n_steps=every)
+
+
+@pytest.mark.parametrize("kind", [Stream, StatefulStream])
+@pytest.mark.parametrize(("workers", "every"), [(0, 1), (2, 1), (2, 5)])
+def test_a_stream_goes_on_where_it_was(kind: Any, workers: int, every: int) -> None:
+    for stop in (0, 9):
+        assert_taken_up(kind, stop, num_workers=workers, snapshot_every_n_steps=every)
+
+
+@pytest.mark.parametrize("kind", [Drawing, Counting, Stream, StatefulStream])
+@pytest.mark.parametrize("every", [1, 7])
+def test_kept_workers_go_on_in_a_later_pass(kind: Any, every: int) -> None:
+    for stop in (0, 5):
+        assert_taken_up(kind, stop, passes=1, num_workers=2, persistent_workers=True, snapshot_every_n_steps=every)
+
+
+@pytest.mark.parametrize("kind", [Drawing, Counting, Stream, StatefulStream])
+@pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
+def test_after_the_end_the_next_pass_comes_and_before_it_an_empty_rest(kind: Any, workers: int, kept: bool) -> None:
+    options = {"num_workers": workers, "persistent_workers": kept, "snapshot_every_n_steps": 4}
+    first = make(kind(), **options)
+    for _ in first:
+        before_the_end = first.state_dict()
+    after_the_end = through_json(first.state_dict())
+    following = list(first)
+    second = make(kind(), **options)
+    second.load_state_dict(before_the_end)
+    assert list(second) == []
+    assert_identical(list(second), following)
+    third = make(kind(), **options)
+    third.load_state_dict(after_the_end)
+    assert_identical(list(third), following)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nothing_that_was_delivered_is_fetched_again(tmp_path: Path, workers: int) -> None:
+    first = make(shuffle=True, num_workers=workers)
+    under_way = iter(first)
+    seen = [next(under_way) for _ in range(4)]
+    state = first.state_dict()
+    log = tmp_path / "fetched"
+    second = make(Drawing(log), shuffle=True, num_workers=workers)
+    second.load_state_dict(state)
+    seen += list(second)
+    fetched = [int(line) for line in log.read_text().split()]
+    assert len(fetched) == LENGTH - 4 * 3
+    assert sorted(int(index) for batch in seen for index in batch[0]) == list(range(LENGTH))
+
+
+def test_workers_that_are_killed_right_after_a_pass_is_taken_up_are_replaced_from_where_they_were() -> None:
+    for kind in (Counting, StatefulStream, Stream):
+        first = make(kind(), num_workers=2)
+        under_way = iter(first)
+        for _ in range(5):
+            next(under_way)
+        state, rest = first.state_dict(), list(under_way)
+        second = make(kind(), num_workers=2)
+        second.load_state_dict(state)
+        again: Any = iter(second)
+        for worker in list(again._workers):
+            os.kill(worker.pid, signal.SIGKILL)
+        assert_identical(list(again), rest)
+
+
+def test_out_of_order_nothing_is_lost_and_nothing_comes_twice() -> None:
+    for kind in (Drawing, Stream):
+        first = make(kind(), batch_size=1, num_workers=2, in_order=False)
+        under_way = iter(first)
+        seen = [int(next(under_way)[0]) for _ in range(7)]
+        second = make(kind(), batch_size=1, num_workers=2, in_order=False)
+        second.load_state_dict(through_json(first.state_dict()))
+        seen += [int(batch[0]) for batch in second]
+        assert sorted(seen) == sorted(int(batch[0]) for batch in make(kind(), batch_size=1, num_workers=2))
+
+
+def test_a_large_state_of_the_dataset_crosses_with_every_batch() -> None:
+    assert_taken_up(lambda: Counting(ballast=300_000), 4, num_workers=2)
+
+
+# --- samplers
+
+
+class Backwards(Sampler[int]):
+    """Says where it is, counts its passes, and is asked for no index that it has given."""
+
+    def __init__(self, asked: list[int] | None = None) -> None:
+        self.given, self.resumes, self.epoch = 0, 0, 0
+        self.asked = [] if asked is None else asked
+
+    def __iter__(self) -> Iterator[int]:
+        self.given, self.resumes = self.resumes, 0
+        while self.given < LENGTH:
+            index = (LENGTH - 1 - self.given + self.epoch) % LENGTH
+            self.given += 1
+            self.asked.append(index)
+            yield index
+        self.given, self.epoch = 0, self.epoch + 1
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given, "epoch": self.epoch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.resumes, self.epoch = state["given"], state["epoch"]
+
+
+class Hops:
+    """An iterator that says where it is."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __next__(self) -> int:
+        if self.at >= LENGTH:
+            raise StopIteration
+        self.at += 1
+        return (self.at * 7) % LENGTH
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+class Hopping(Sampler[int]):
+    def __iter__(self) -> Any:
+        return Hops()
+
+    def __len__(self) -> int:
+        return LENGTH
+
+
+@pytest.mark.parametrize("kind", [Backwards, Hopping])
+@pytest.mark.parametrize(("workers", "every"), [(0, 1), (2, 1), (2, 4)])
+def test_a_sampler_that_can_say_where_it_is_is_asked_and_not_drawn_from(kind: Any, workers: int, every: int) -> None:
+    for stop in (5, 10):
+        first = make(sampler=kind(), num_workers=workers, snapshot_every_n_steps=every)
+        under_way = iter(first)
+        for _ in range(stop):
+            next(under_way)
+        state = through_json(first.state_dict())
+        rest, following = list(under_way), list(first)
+        second = make(sampler=kind(), num_workers=workers, snapshot_every_n_steps=every)
+        second.load_state_dict(state)
+        assert_identical(list(second), rest)
+        assert_identical(list(second), following)
+
+
+def test_a_sampler_is_not_asked_for_what_was_delivered() -> None:
+    first = make(sampler=Backwards(), num_workers=2)
+    under_way = iter(first)
+    for _ in range(6):
+        next(under_way)
+    asked: list[int] = []
+    second = make(sampler=Backwards(asked), num_workers=2)
+    second.load_state_dict(first.state_dict())
+    list(second)
+    assert len(asked) == LENGTH - 6 * 3
+
+
+def test_the_epoch_of_a_distributed_sampler_is_part_of_the_state(capsys: pytest.CaptureFixture[str]) -> None:
+    say._said.clear()
+
+    def made() -> tuple[Any, Any]:
+        sampler: Any = DistributedSampler(Drawing(), num_replicas=2, rank=1, shuffle=True)
+        return sampler, make(sampler=sampler, num_workers=2)
+
+    sampler, first = made()
+    sampler.set_epoch(3)
+    under_way = iter(first)
+    next(under_way)
+    state, rest = first.state_dict(), list(under_way)
+    sampler, second = made()
+    sampler.set_epoch(3)
+    second.load_state_dict(state)
+    assert_identical(list(second), rest)
+    assert "set_epoch" not in capsys.readouterr().err
+    sampler, third = made()
+    third.load_state_dict(state)
+    sampler.set_epoch(0)
+    assert_identical(list(third), rest)
+    assert "set_epoch(0) was said to the sampler" in capsys.readouterr().err
+
+
+# --- when state_dict is called, and when load_state_dict
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_from_before_the_first_pass_is_of_its_beginning(workers: int) -> None:
+    first = make(Counting(), shuffle=True, num_workers=workers)
+    state = first.state_dict()
+    whole = list(first)
+    second = make(Counting(), shuffle=True, num_workers=workers)
+    second.load_state_dict(state)
+    assert second.state_dict() == state
+    assert_identical(list(second), whole)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_that_is_loaded_ends_the_pass_under_way(workers: int) -> None:
+    loader = make(num_workers=workers)
+    under_way = iter(loader)
+    next(under_way)
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    with pytest.raises(RuntimeError, match="iter\\(loader\\) starts"):
+        next(under_way)
+    assert len(list(loader)) == LENGTH // 3 - 1
+
+
+def test_an_empty_state_is_no_state() -> None:
+    loader = make()
+    loader.load_state_dict({})
+    assert len(list(loader)) == LENGTH // 3
+
+
+def test_a_state_does_not_change_when_the_pass_goes_on() -> None:
+    loader = make(Counting(), num_workers=2)
+    under_way = iter(loader)
+    next(under_way)
+    state = loader.state_dict()
+    kept = copy.deepcopy(state)
+    list(under_way)
+    assert state == kept != loader.state_dict()
+
+
+def test_what_users_of_torchdata_look_for_is_where_they_look_for_it() -> None:
+    loader = make(StatefulStream(), num_workers=2)
+    under_way = iter(loader)
+    for _ in range(4):
+        next(under_way)
+    snapshots = loader.state_dict()["_snapshot"]["_worker_snapshots"]
+    assert snapshots["worker_0"]["dataset_state"] == {"position": 6, "epoch": 0}
+    assert snapshots["worker_1"]["fetcher_state"]["fetcher_ended"] is False
+    inline = make(StatefulStream())
+    next(iter(inline))
+    assert inline.state_dict()["dataset_state"] == {"position": 3, "epoch": 0}
+
+
+def test_a_dataset_that_fails_to_say_where_it_is_costs_no_batch_and_is_named() -> None:
+    class Mute(Drawing):
+        def state_dict(self) -> dict[str, Any]:
+            raise KeyError("mute")
+
+        def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    loader = make(Mute(), num_workers=2)
+    under_way = iter(loader)
+    next(under_way)
+    with pytest.raises(CheckpointError, match=r"the dataset cannot say where it is(.|\n)*KeyError: 'mute'"):
+        loader.state_dict()
+    assert len(list(under_way)) == LENGTH // 3 - 1
+
+
+def test_on_torchs_own_iterator_what_was_delivered_is_read_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say._said.clear()
+    monkeypatch.setenv("ANTIFREEZE", "0")
+    first = make(shuffle=True, num_workers=2)
+    under_way = iter(first)
+    for _ in range(4):
+        next(under_way)
+    state, rest = through_json(first.state_dict()), list(under_way)
+    second = make(shuffle=True, num_workers=2)
+    second.load_state_dict(state)
+    assert_identical(list(second), rest)
+    assert "by reading 4 batches again" in capsys.readouterr().err
+    monkeypatch.setenv("ANTIFREEZE", "require")
+    third = make(shuffle=True, num_workers=2)
+    third.load_state_dict(state)
+    assert_identical(list(third), rest)
+
+
+# --- refusals
+
+
+def state_of(stop: int = 4, **options: Any) -> Any:
+    loader = make(**options)
+    under_way = iter(loader)
+    for _ in range(stop):
+        next(under_way)
+    return through_json(loader.state_dict())
+
+
+class Longer(Drawing):
+    def __len__(self) -> int:
+        return LENGTH + 1
+
+
+def distributed(replicas: int, rank: int) -> Any:
+    return DistributedSampler(Drawing(), num_replicas=replicas, rank=rank)
+
+
+@pytest.mark.parametrize(
+    ("saved", "present", "what"),
+    [
+        ({}, {"dataset": Longer()}, "the number of samples was 30 and is 31"),
+        ({}, {"batch_size": 2}, "batch_size was 3 and is 2"),
+        ({}, {"drop_last": True}, "drop_last was False and is True"),
+        ({}, {"shuffle": True}, "the sampler was SequentialSampler and is RandomSampler"),
+        ({}, {"dataset": Stream()}, "the kind of dataset was map-style and is iterable"),
+        ({}, {"num_workers": 2}, "num_workers was 0 and is 2"),
+        ({}, {"seeding": "ticket"}, "seeding was torch and is ticket"),
+        ({"sampler": distributed(2, 0)}, {"sampler": distributed(3, 0)}, "num_replicas was 2 and is 3"),
+        ({"sampler": distributed(2, 0)}, {"sampler": distributed(2, 1)}, "rank was 0 and is 1"),
+    ],
+)
+def test_a_state_of_another_loader_is_refused(saved: Any, present: Any, what: str) -> None:
+    loader = make(**present)
+    before = loader.generator.get_state()
+    with pytest.raises(CheckpointError, match=what) as caught:
+        loader.load_state_dict(state_of(**saved))
+    assert caught.value.try_
+    assert torch.equal(loader.generator.get_state(), before)
+    assert list(loader), "it goes on as if nothing had been loaded"
+
+
+def test_a_state_from_beyond_the_end_is_refused() -> None:
+    state = state_of()
+    state["antifreeze"]["planned"] = 11
+    with pytest.raises(CheckpointError, match="from after batch 11, and this loader has 10 batches"):
+        make().load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["torch", "random", "numpy", "held"])
+def test_a_state_with_a_broken_generator_is_refused(name: str) -> None:
+    state = state_of(num_workers=2)
+    state["antifreeze"]["standpoints"][1]["generators"][name] = {"kind": name, "state": "no base64"}
+    with pytest.raises(CheckpointError, match="this state is broken"):
+        make(num_workers=2).load_state_dict(state)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_order_that_is_not_the_one_that_was_is_refused(workers: int) -> None:
+    def loader(order: list[int]) -> StatefulDataLoader[Any]:
+        return StatefulDataLoader(Drawing(), batch_sampler=BatchSampler(order, 3, False), num_workers=workers)
+
+    first = loader(list(range(LENGTH)))
+    under_way = iter(first)
+    next(under_way)
+    second = loader(list(reversed(range(LENGTH))))
+    second.load_state_dict(first.state_dict())
+    with pytest.raises(CheckpointError, match="another order than it gave"):
+        iter(second)
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "2"])
+def test_a_number_of_steps_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="snapshot_every_n_steps"):
+        make(snapshot_every_n_steps=value)
