@@ -110,20 +110,18 @@ class StreamWithState(Stream):
     def __init__(self, length: int) -> None:
         super().__init__(length)
         self.place = 0
-        self.passes = 0
 
     def __iter__(self) -> Iterator[Any]:
         for number in self.share()[self.place :]:
             self.place += 1
-            yield *self.item(number), self.passes
+            yield self.item(number)
         self.place = 0
-        self.passes += 1
 
     def state_dict(self) -> dict[str, int]:
-        return {"place": self.place, "passes": self.passes}
+        return {"place": self.place}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.place, self.passes = state["place"], state["passes"]
+        self.place = state["place"]
 
 
 class StreamWhoseIteratorHasState(Stream):
