@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from resumptions import RESUMPTIONS, Resumed, run_resumption
 from trials import CLIENTS, TIME_LIMIT_S, Trial, run_client
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "clients.md"
@@ -30,8 +31,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an ending that stops the run under way, too
     words = [word.lower() for word in options.only or [""]]
     chosen = [client for client in CLIENTS if any(word in client.name.lower() for word in words)]
-    missing = [client for client in chosen if client.version() is None]
-    if not chosen or missing or (options.write and len(chosen) < len(CLIENTS)):
+    resumptions = [each for each in RESUMPTIONS if any(word in each.name.lower() for word in words)]
+    missing = [client for client in (*chosen, *resumptions) if client.version() is None]
+    if not (chosen or resumptions) or missing or (options.write and len(chosen) < len(CLIENTS)):
         names = ", ".join(client.package for client in missing)
         print(f"not installed: {names}" if missing else "no such client, or --write without all", file=sys.stderr)
         return 2
@@ -40,10 +42,15 @@ def main() -> int:
     for client in chosen:
         trials.append(run_client(client, time_limit_s=options.timeout))
         print(terminal_lines(trials[-1]), flush=True)
-    faulty = [trial for trial in trials if trial.faults]
-    print(f"{len(trials) - len(faulty)} of {len(trials)} as they must be, {time.monotonic() - started:.0f} s")
+    resumed = []
+    for each in resumptions:
+        resumed.append(run_resumption(each, time_limit_s=options.timeout))
+        print(terminal_line(resumed[-1]), flush=True)
+    count = len(trials) + len(resumed)
+    faulty = [each for each in (*trials, *resumed) if each.faults]
+    print(f"{count - len(faulty)} of {count} as they must be, {time.monotonic() - started:.0f} s")
     if options.write:
-        PAGE.write_text(with_table(PAGE.read_text(), table(trials)))
+        PAGE.write_text(with_table(PAGE.read_text(), table(trials) + resumed_table(resumed)))
         print(f"wrote {PAGE}")
     return 1 if faulty else 0
 
@@ -68,6 +75,22 @@ def terminal_lines(trial: Trial) -> str:
     )
     faults = [f"      {fault}" for fault in trial.faults]
     return "\n".join([summary, *faults, *(f"      printed: {line}" for line in trial.compared.said)])
+
+
+def terminal_line(resumed: Resumed) -> str:
+    faults = "".join(f"\n      {fault}" for fault in resumed.faults)
+    client = resumed.resumption
+    return f"{'FAULT' if faults else 'ok':5} {client.name:27} {client.version()} {len(resumed.whole)} losses{faults}"
+
+
+def resumed_table(resumed: Sequence[Resumed]) -> str:
+    lines = ["", "| stopped in mid-epoch, resumed in another process | version | losses compared | to the last bit |"]
+    lines.append("|---|---|---|---|")
+    for each in resumed:
+        same = f"**{each.faults[0]}**" if each.faults else "the same"
+        client = each.resumption
+        lines.append(f"| {client.name.partition(',')[0]} | {client.version()} | {len(each.whole)} | {same} |")
+    return "\n".join(lines) + "\n"
 
 
 def table(trials: Sequence[Trial]) -> str:

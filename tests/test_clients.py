@@ -10,8 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clients"))
 
-from drive_clients import BEGIN, END, PAGE, table, terminal_lines, with_table
-from trials import CLIENTS, HERE, Client, Ending, Trial, Usage, difference, last_error, losses_in, usage_in
+from drive_clients import BEGIN, END, PAGE, resumed_table, table, terminal_line, terminal_lines, with_table
+from resumptions import RESUMPTIONS, Resumed
+from trials import CLIENTS, HERE, Client, Ending, Losses, Trial, Usage, difference, last_error, losses_in, usage_in
 
 CLIENT = Client("a library", "torch", "train_torchrun.py", iterators=2)
 LOSSES = {"train": ("0x1.8p+1", "0x1.4p+1"), "valid": ("0x1.0p+0",)}
@@ -159,3 +160,34 @@ def test_the_page_has_a_place_for_the_table_and_a_row_for_every_client() -> None
     assert end
     for client in CLIENTS:
         assert f"| {client.name} |" in seen
+
+
+WHOLE = {f"step {number}": (float(number).hex(),) for number in range(24)}
+FIRST = {step: WHOLE[step] for step in list(WHOLE)[:12]}
+SECOND = {step: WHOLE[step] for step in list(WHOLE)[11:]}
+
+
+def test_two_halves_that_say_what_the_whole_says_are_no_fault() -> None:
+    resumed = Resumed(RESUMPTIONS[0], WHOLE, (FIRST, SECOND))
+    assert resumed.faults == ()
+    assert "| the same |" in resumed_table([resumed])
+
+
+@pytest.mark.parametrize(
+    ("halves", "fault"),
+    [
+        ((FIRST, {**SECOND, "step 20": ("0x0p+0",)}), "losses differ from step 20 on"),
+        (({**FIRST, "step 3": ("0x0p+0",)}, SECOND), "losses differ from step 3 on"),
+        ((FIRST, WHOLE), "24 losses after the resume, of 24 in all"),  # it has begun anew
+        (({}, SECOND), "steps are missing"),
+    ],
+)
+def test_a_resume_that_is_not_exact_is_a_fault(halves: tuple[Losses, Losses], fault: str) -> None:
+    resumed = Resumed(RESUMPTIONS[0], WHOLE, halves)
+    assert resumed.faults == (fault,)
+    assert "FAULT" in terminal_line(resumed) and fault in resumed_table([resumed])
+
+
+def test_every_resumption_is_run_and_stands_on_the_page() -> None:
+    assert {file.name for file in HERE.glob("resume_*.py")} == {each.script for each in RESUMPTIONS}
+    assert "stopped in mid-epoch, resumed in another process" in PAGE.read_text()
