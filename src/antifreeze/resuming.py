@@ -72,11 +72,13 @@ class StatefulIterator(Iterator):
         if loaded is None:
             super().__init__(loader)
             return
-        with drawing.Aside():
-            if loaded.progress.is_finished:  # the seed of the next pass is drawn from them
-                drawing.put_back(loader, loaded.progress.generators, with_globals=False)
+        if loaded.progress.is_finished:  # another pass begins, and draws as ever: its seed from these
+            drawing.put_back(loader, loaded.progress.generators, with_globals=False)
             super().__init__(loader)
-            self._read_again(loaded.progress)
+        else:
+            with drawing.Aside():
+                super().__init__(loader)
+                self._read_again(loaded.progress)
         self._loaded = None
 
     @property
@@ -135,7 +137,8 @@ class StatefulIterator(Iterator):
         if progress is not None and progress.is_finished:
             if self._origin is not None:  # whose seed was not drawn for this pass
                 drawing.put_back(loader, progress.generators, with_globals=False)
-            Drawing(self._index_sampler, iter(self._index_sampler)).run_out(progress)
+            with drawing.Aside():
+                Drawing(self._index_sampler, iter(self._index_sampler)).run_out(progress)
         elif progress is not None:
             drawing.set_epoch(loader, progress.epoch)
             drawing.put_back(loader, progress.generators, with_globals=True)
@@ -370,8 +373,11 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
         if place.of_dataset is not None and has_state(loader.dataset):
             with aside.lent():
                 loader.dataset.load_state_dict(copy.deepcopy(place.of_dataset))
-        self._begin(loader, None if progress.is_finished else progress)
-        if not progress.is_finished:
+        if progress.is_finished:
+            with aside.lent():  # another pass begins, and draws as ever
+                self._begin(loader, None)
+        else:
+            self._begin(loader, progress)
             self._go_on(progress, place, aside)
         if place.generators is not None:
             self._held.put_back(held_of(place.generators["held"]))

@@ -1,5 +1,6 @@
 """`StatefulDataLoader`: wherever it is stopped, and whatever happens before or after, the two halves are the whole."""
 
+import dataclasses
 import io
 import json
 import os
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import antifreeze
@@ -123,10 +124,10 @@ def loader_of(case: Case, *, workers: int, folder: Path | None = None) -> Iterat
 
 
 def whole(case: Case) -> list[list[Any]]:
-    """What three epochs give, without a stop."""
+    """What four epochs give, without a stop."""
     seed_all()
     with loader_of(case, workers=case.workers) as loader:
-        return [list(loader) for _ in range(3)]
+        return [list(loader) for _ in range(4)]
 
 
 def first_half(case: Case, *, count: int) -> tuple[list[list[Any]], Any, Any]:
@@ -196,8 +197,37 @@ def through(paper: str, state: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
+# Seen to fail: the sampler of the next epoch drew what had been drawn; a stream that had ended was asked where it was.
+AFTER_THE_END = Case(
+    kind="in batches",
+    seeding="torch",
+    length=11,
+    batch_size=None,
+    workers=1,
+    workers_after=1,
+    persistent=True,
+    every=0,
+    stop=Stop(epoch=0, batch=99, is_after=True, is_asked_often=False, further=0),
+    killed=(2, 0),
+    paper="json",
+)
+AT_THE_LAST_BATCH = dataclasses.replace(
+    AFTER_THE_END,
+    kind="stream with state",
+    length=5,
+    batch_size=2,
+    workers=2,
+    workers_after=2,
+    every=3,
+    stop=Stop(epoch=1, batch=5, is_after=False, is_asked_often=True, further=3),
+    killed=(5, 8),
+)
+
+
 @settings(deadline=None, max_examples=examples.count(30), suppress_health_check=examples.suppressed)
 @given(case=cases())
+@example(case=AFTER_THE_END)
+@example(case=AT_THE_LAST_BATCH)
 def test_the_two_halves_are_the_whole(case: Case) -> None:
     expected = whole(case)
     epoch = case.stop.epoch
@@ -208,7 +238,7 @@ def test_the_two_halves_are_the_whole(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rest, fetched = second_half(case, through(case.paper, state), generators, Path(folder))
     if case.stop.is_over(count):
-        assert_identical(expected[epoch + 1], rest[0], "next epoch")
+        assert_identical(expected[epoch + 1 : epoch + 3], rest, "next epochs")
         return
     assert_identical(expected[epoch][done:], rest[0], "rest of the epoch")
     assert_identical(expected[epoch + 1], rest[1], "next epoch")

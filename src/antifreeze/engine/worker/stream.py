@@ -61,14 +61,13 @@ class StreamFetcher(Batcher):
         self._skipped: Exception | None = None
         """What was raised instead of the last item, and was let pass."""
         self._source: Any = None
-        self._has_ended = False
+        self._has_begun = self._has_ended = False
 
     def begin(self) -> None:
         """A pass over the stream begins."""
         self._skipped = None
-        self._has_ended = False
+        self._has_begun = self._has_ended = False
         self._notices.begin_stream()
-        self._has_begun = False
         self._source = iter(self._dataset)
         self._share = Share(self._source, self._notices, worker=self._worker, workers=self._workers)
         self._items = self._share if self._is_shared_out else self._source
