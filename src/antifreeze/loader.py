@@ -25,8 +25,8 @@ T_co = TypeVar("T_co", covariant=True)
 class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`: the same arguments, the same batches, other workers.
 
-    What it takes beside torch's arguments matters where there are workers; with num_workers=0 all is torch's own. Where
-    None is given, a variable of the environment decides (`ANTIFREEZE_ON_ERROR` and so on), else the default.
+    What it takes beside torch's arguments matters where there are workers; with num_workers=0 all but `seeding` is torch's
+    own. Where None is given, a variable of the environment decides (`ANTIFREEZE_ON_ERROR` and so on), else the default.
 
     `worker_threads`: how many threads the pools of native libraries (OpenMP, BLAS) may use in each worker; None: as many
     as they like. torch itself uses one, as in torch's own workers.

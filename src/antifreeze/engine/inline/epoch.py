@@ -18,6 +18,7 @@ from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.inline.bench import InlineBench, Refused
+from antifreeze.engine.intent import Intent
 from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Broken, Made, Nothing, Outcome, Outcomes, Over, Pinning
@@ -84,8 +85,7 @@ class InlineEpoch:
         self._is_rest = estates is not None
         self._failure: Failure | None = None
         self._is_torn_by_interruptions = False
-        self._meant = 0
-        """The `id` of the error that was last raised on purpose."""
+        self._intent = Intent()
         self._told: dict[WorkerNo, deque[Ticket | Pass]] = {}
         """What workers were told since the state that their parts begin with."""
         for number, estate in (estates or {}).items():
@@ -128,7 +128,7 @@ class InlineEpoch:
 
     def next_batch(self) -> Any:
         """The next batch in plan order, or what the user's code raised in its place; StopIteration at the end."""
-        self._meant = 0
+        self._intent.forget()
         while True:
             if self._failure is not None:
                 raise self._failure()
@@ -149,8 +149,7 @@ class InlineEpoch:
             if self._losses.note_delivered(arrival.ticket):
                 self._fail(self._losses.error)
             if error is not None:
-                self._meant = id(error)
-                raise error
+                raise self._intent.raising(error)
             if type(arrival.outcome) is not Nothing:
                 return batch
 
@@ -159,8 +158,7 @@ class InlineEpoch:
 
     def tear(self, interruption: BaseException) -> None:
         """Something broke in (Ctrl-C, say) where a batch may have got lost: better an error than a gap."""
-        is_meant = isinstance(interruption, StopIteration) or id(interruption) == self._meant
-        if self._failure is None and not is_meant and self._is_torn_by_interruptions:
+        if self._failure is None and not self._intent.is_meant(interruption) and self._is_torn_by_interruptions:
             text = (
                 f"this iterator was interrupted by {interruption!r} while it made a batch, and cannot go on without a "
                 "gap. iter(loader) starts another one"
@@ -189,7 +187,7 @@ class InlineEpoch:
             ticket = self._plan.draw()
         except Exception as error:  # of the sampler, unless a signal came while it was asked
             if not interruptions.is_of_a_handler(error):
-                self._meant = id(error)
+                self._intent.raising(error)
             raise
         if ticket is not None:
             self._delivery.expect(ticket)
@@ -247,7 +245,7 @@ class InlineEpoch:
         try:
             self._pinner.await_pinned(outcome.pinned, batch=ticket.batch, timeout_s=self._pinning_limit_s)
         except RuntimeError as error:
-            self._meant = id(error)
+            self._intent.raising(error)
             raise
 
     def _fail(self, failure: Failure) -> NoReturn:
