@@ -25,6 +25,7 @@ antifreeze
 stateful
 loader | install | packing
 adoption
+resuming_alone
 resuming
 iterator | inline | drawing
 engine.epoch

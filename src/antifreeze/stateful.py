@@ -21,7 +21,8 @@ from antifreeze.engine.plan.progress import check_same, from_state, to_state
 from antifreeze.engine.worker.birth import new_generator
 from antifreeze.errors import CheckpointError, ConfigError
 from antifreeze.loader import DataLoader
-from antifreeze.resuming import InlineIterator, Loaded, StatefulIterator, StatefulTicketIterator, open_state
+from antifreeze.resuming import Loaded, StatefulIterator, open_state
+from antifreeze.resuming_alone import InlineIterator, StatefulTicketIterator
 from antifreeze.settings import OnError, Seeding, options_of
 
 T_co = TypeVar("T_co", covariant=True)
