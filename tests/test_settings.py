@@ -138,11 +138,12 @@ def test_every_argument_is_an_option() -> None:
         hedge=False,
         replay=False,
         fix=("rng", "stale"),
+        seeding="ticket",
         ledger_file="ledger.jsonl",
     )
     options = options_of(loader, {})
     assert options == Options(
-        Policy("skip", 2, 1.0, 7), 5.0, 60.0, False, False, frozenset({"rng", "stale"}), Path("ledger.jsonl")
+        Policy("skip", 2, 1.0, 7), 5.0, 60.0, False, False, frozenset({"rng", "stale"}), "ticket", Path("ledger.jsonl")
     )
     assert (options.one_blocked_s, options.all_blocked_s) == (60, 60)
 

@@ -64,6 +64,15 @@ def test_a_slot_without_room_means_ordinary_memory() -> None:
     assert batch.eq(1).all() and not batch.is_shared()
 
 
+@pytest.mark.parametrize("has_room", [True, False])
+def test_samples_that_are_not_contiguous_make_a_batch_that_is_as_in_torchs_workers(has_room: bool) -> None:
+    samples = [torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last) for _ in range(2)]
+    assert not torch.stack(samples).is_contiguous()
+    with collate.into(Slot(has_room=has_room).room):
+        batch = collate_tensors(samples)
+    assert batch.is_contiguous() and torch.equal(batch, torch.stack(samples))
+
+
 def test_outside_of_the_loaders_own_collating_memory_is_ordinary() -> None:
     batch = collate_tensors([torch.ones(LARGE), torch.ones(LARGE)])
     assert batch.eq(1).all() and not batch.is_shared()

@@ -93,14 +93,12 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
             if type(out) is type(first)
             else torch.stack(batch, 0)
         )
-    if _room is not None:
-        out = _room(len(batch), first)
-        if out is not None:
-            return _stack_into(out, batch)
-    stacked = torch.stack(batch, 0)
-    if stacked.dtype is first.dtype:
-        return stacked
-    return _stack_into(torch.empty(stacked.shape, dtype=first.dtype), batch)
+    out = _room(len(batch), first) if _room is not None else None
+    if (
+        out is None
+    ):  # stacked into nothing, samples that are not contiguous would make a batch that is not, as never in torch
+        out = torch.empty((len(batch), *first.shape), dtype=first.dtype)
+    return _stack_into(out, batch)
 
 
 def collate_ints(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
