@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,12 +34,20 @@ class TicketIterator(dataloader._SingleProcessDataLoaderIter):
         )
         self._randomness = Randomness(recipe)
         self._batch = 0
+        self._draw: Callable[[], Any]
+        self._asked_first: list[Any] = []
         self._first_tickets = FIRST_TICKETS
-        next_index: Callable[[], Any] = self._sampler_iter.__next__
-        self._next_ticket = next_index if draws_at_once(self._index_sampler) else Secluded(next_index)
+        self._ask_sampler()
+
+    def _ask_sampler(self) -> None:
+        """For its first index now, as if there were workers to send it to: what it draws is drawn when a pass begins."""
+        draw: Callable[[], Any] = self._sampler_iter.__next__
+        self._draw = draw if draws_at_once(self._index_sampler) else Secluded(draw)
+        with contextlib.suppress(StopIteration):  # there is none
+            self._asked_first.append(self._draw())
 
     def _next_data(self) -> Any:
-        index = self._next_ticket()
+        index = self._asked_first.pop() if self._asked_first else self._draw()
         of_the_program = self._randomness.state()
         try:
             data = self._fetch(index, ticket_seed(int(self._base_seed), self._batch))

@@ -142,7 +142,10 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
 class StatefulTicketIterator(InlineIterator, TicketIterator):
     """The same, with the random numbers that workers would draw."""
 
+    def _ask_sampler(self) -> None:
+        """Not before it is known where the pass is to begin."""
+
     def _begin(self, loader: Any, progress: Progress | None) -> None:
         super()._begin(loader, progress)
-        self._next_ticket = self._drawing
+        self._draw = self._drawing
         self._batch = 0 if progress is None else progress.planned

@@ -207,6 +207,28 @@ def test_what_was_broken_off_does_not_hold_up_the_next_epoch(tmp_path: Path) -> 
     assert [int(batch) for batch in loader] == list(range(60))
 
 
+def test_an_epoch_that_was_broken_off_while_others_were_ahead_is_followed_by_a_whole_one(tmp_path: Path) -> None:
+    dataset = Gated(tmp_path, slow=4, after=40)
+    loader = our_way("grown").make(dataset, batch_size=1, seeding="ticket", persistent_workers=True)
+    for batch in loader:
+        if batch == 4:  # those that had to be begun before it are made, and not delivered
+            break
+    assert [int(batch) for batch in loader] == list(range(60))
+
+
+@pytest.mark.parametrize("sampler", [None, Whimsical()])
+def test_an_epoch_of_which_no_batch_was_taken_counts_for_the_next_whatever_the_number_of_workers(sampler: Any) -> None:
+    def epoch_after_none(workers: int) -> Any:
+        seed_all()
+        loader = DataLoader(
+            Drawing(), 2, shuffle=None if sampler else True, sampler=sampler, num_workers=workers, seeding="ticket"
+        )
+        iter(loader)
+        return list(loader), generator_states()
+
+    assert_identical(epoch_after_none(2), epoch_after_none(0))
+
+
 class Stream(IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(3))

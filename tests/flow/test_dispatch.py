@@ -114,3 +114,11 @@ def test_a_ticket_ahead_of_the_window_goes_out_and_is_made_up_for_by_one_that_is
     dispatch.done()
     assert not dispatch.narrow()
     assert send_all(dispatch) == [3]
+
+
+def test_what_was_ahead_in_a_pass_that_was_broken_off_does_not_shorten_the_next() -> None:
+    dispatch = dispatch_of(4, window=2)
+    dispatch.widen()
+    send_all(dispatch)
+    dispatch.begin()
+    assert not dispatch.narrow()

@@ -75,6 +75,7 @@ class Tickets:
             self.throw_away(arrival)
         if self.sharing is not None:
             self.sharing.call_off()
+        self.dispatch.begin()
         self.plan.begin(next_index, seed=seed)
         self._succession.begin_pass(self.plan.next_number)
         if self._is_stream and not is_first:

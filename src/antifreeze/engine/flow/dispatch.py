@@ -28,6 +28,10 @@ class Dispatch:
         """How many tickets may be under way at once."""
         return self._window
 
+    def begin(self) -> None:
+        """A pass begins, and none of its tickets is ahead of the window."""
+        self.ahead = 0
+
     def add(self, ticket: Ticket) -> None:
         """A new ticket, to be sent after all that came before it."""
         self._waiting.append(ticket)
