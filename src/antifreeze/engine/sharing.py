@@ -41,7 +41,10 @@ class Sharing:
 
     def give(self, ticket: Ticket) -> None:
         """Send a ticket to the worker that has the least to do."""
-        given = ticket._replace(worker=self.least_busy().number)
+        self._give_to(self.least_busy(), ticket)
+
+    def _give_to(self, worker: Worker, ticket: Ticket) -> None:
+        given = ticket._replace(worker=worker.number)
         self._delivery.reassign(given)
         self._orders.give(given)
 
@@ -78,9 +81,7 @@ class Sharing:
         ticket = self._delivery.ticket(number)
         assert ticket is not None
         self._orders.withdraw(other, number)
-        given = ticket._replace(worker=idle.number)
-        self._delivery.reassign(given)
-        self._orders.give(given)
+        self._give_to(idle, ticket)
         return True
 
     def _queued_at(self, worker: Worker) -> list[TicketNo]:

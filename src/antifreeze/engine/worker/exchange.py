@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data._utils import HAS_NUMPY
 
-from antifreeze.engine.worker.randomness import Path, Randomness, follow, replace, shown, walk
+from antifreeze.engine.worker.randomness import (
+    Path,
+    Randomness,
+    follow,
+    global_state,
+    replace,
+    restore_global,
+    shown,
+    walk,
+)
 from antifreeze.engine.worker.recipe import Recipe
 
 if HAS_NUMPY:
@@ -23,9 +32,8 @@ if HAS_NUMPY:
 class State(NamedTuple):
     """All generators as somebody left them."""
 
-    torch_state: torch.Tensor
-    random_state: Any
-    numpy_state: Any
+    shared: tuple[Any, Any, Any]
+    """Those that all of a process shares."""
     held: dict[Path, tuple[Any, Any]]
     """Those that the dataset and the collate function hold, each with its state; None: it does not show it."""
 
@@ -41,16 +49,12 @@ class Exchange:
 
     def take(self) -> State:
         """As they are now."""
-        numpy_state = np.random.get_state() if HAS_NUMPY else None
         held = {path: (each, _shown(each)) for path, each in self._randomness.find().items()}
-        return State(torch.get_rng_state(), random.getstate(), numpy_state, held)
+        return State(global_state(), held)
 
     def give(self, state: State) -> None:
         """Make them as they were then."""
-        torch.set_rng_state(state.torch_state)
-        random.setstate(state.random_state)
-        if HAS_NUMPY:
-            np.random.set_state(state.numpy_state)
+        restore_global(*state.shared)
         for path in self._randomness.find().keys() - state.held.keys():
             with contextlib.suppress(Exception):  # a holder of the user's own kind, which does not let go of it
                 self._take_away(path)
