@@ -38,7 +38,7 @@ from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
-from antifreeze.settings import TESTED_TORCH, Mode, Options, mode, options_of
+from antifreeze.settings import TESTED_TORCH, Mode, Options, arguments, mode, options_of
 
 _Stock = dataloader._MultiProcessingDataLoaderIter
 _Base = dataloader._BaseDataLoaderIter
@@ -206,8 +206,7 @@ class Iterator(_Stock):
         self._run_stock(loader, reason)
 
     def _run_stock(self, loader: Any, reason: str) -> None:
-        if mode() is not Mode.OFF and options_of(loader).seeding == "ticket":
-            say_once('seeding="ticket" is not in force: torch\'s own iterator gives other random numbers')
+        say_if_not_in_force(loader)
         usage.record(engine="torch", stem=None, reason=reason)
         self._is_stock = True
         super().__init__(loader)
@@ -347,6 +346,12 @@ def _budget_bytes() -> int:
     given = os.environ.get("LOCAL_WORLD_SIZE", "")
     ranks = max(1, int(given)) if given.isdigit() else 1
     return machine.available_memory() // BUDGET_SHARE // ranks
+
+
+def say_if_not_in_force(loader: Any) -> None:
+    """A loader runs on torch's own iterator: its batches are others if they were to follow from their tickets."""
+    if arguments(loader).get("seeding") == "ticket":
+        say_once('seeding="ticket" is not in force: torch\'s own iterator gives other random numbers')
 
 
 def draw_seed(loader: Any) -> int:

@@ -13,7 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from antifreeze import adoption
 from antifreeze.errors import ConfigError
 from antifreeze.inline import TicketIterator
-from antifreeze.iterator import Iterator
+from antifreeze.iterator import Iterator, say_if_not_in_force
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.statistics import Statistics
@@ -159,6 +159,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def _get_iterator(self) -> _BaseDataLoaderIter:
         if mode() is Mode.OFF:
+            say_if_not_in_force(self)
             return super()._get_iterator()
         if self.num_workers == 0:
             by_ticket = options_of(self).seeding == "ticket"

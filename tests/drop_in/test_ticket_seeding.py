@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, IterableDataset, Sampler
 from antifreeze import DataLoader, Retry
 from antifreeze.engine import sharing
 from antifreeze.errors import ConfigError
+from antifreeze.observe import say
 from drop_in.harness import Way, assert_identical, generator_states, our_way, seed_all
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
@@ -242,3 +243,13 @@ def test_an_iterable_dataset_is_refused() -> None:
 def test_a_seeding_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigError, match="seeding='worker' cannot work"):
         DataLoader(Drawing(), seeding="worker")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_where_everything_is_switched_off_it_is_said_that_the_seeding_is_not_in_force(
+    workers: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANTIFREEZE", "0")
+    monkeypatch.setattr(say, "_said", set())
+    iter(DataLoader(Drawing(), num_workers=workers, seeding="ticket"))
+    assert 'seeding="ticket" is not in force' in capfd.readouterr().err
