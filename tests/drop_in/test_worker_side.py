@@ -1,9 +1,11 @@
 """What user code finds in a worker."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import Dataset, default_collate
 
 from drop_in import datasets
 from drop_in.datasets import Numbers, Places
@@ -74,3 +76,44 @@ class SlowFirstWorker(Places):
         if place[1]["id"] == 0:
             torch.ones(2_000_000).sort()
         return place
+
+
+class Record(Mapping[str, Any]):
+    """Puts its field together when it is first read, which is when the batch is collated, and keeps it."""
+
+    def __init__(self, value: Any) -> None:
+        self.kept = dict(value) if isinstance(value, dict) else {}
+        self.number = value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("clip",))
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.kept:
+            self.kept[key] = default_collate([torch.full((500,), float(self.number)) for _ in range(3)])
+        return self.kept[key]
+
+
+class Records(Dataset[Any]):
+    """Record `i` is full of `i`; in a tuple, because samples are seldom alone."""
+
+    def __init__(self) -> None:
+        self.records = [Record(number) for number in range(16)]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.records[index], index
+
+
+def test_what_user_code_collates_while_its_batch_is_collated_stays_as_it_is(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        loader = make(Records(), batch_size=4, num_workers=1, persistent_workers=True)
+        return [[(batch["clip"], numbers) for batch, numbers in loader] for _ in range(3)]
+
+    for epoch in assert_same(ours, case):
+        assert all((clip[:, 1, 7] == numbers).all() for clip, numbers in epoch)

@@ -1,7 +1,8 @@
 """`default_collate` into the slot."""
 
-from collections import OrderedDict
-from collections.abc import Iterator
+import threading
+from collections import OrderedDict, UserDict
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.overrides import TorchFunctionMode
 from torch.utils.data import default_collate
 from torch.utils.data._utils import collate as torch_collate
 
 from antifreeze.engine.worker import collate
-from antifreeze.engine.worker.collate import collate_samples, collate_tensors
+from antifreeze.engine.worker.collate import IntoSlot, collate_samples, collate_tensors
 
 LARGE = 8192  # floats in a sample
 
@@ -30,36 +32,31 @@ class Slot:
         self.asked.append((count, tuple(first.shape), first.dtype))
         if not self.has_room:
             return None
-        self.given.append(torch.zeros((count, *first.shape), dtype=first.dtype))
+        self.given.append(torch.zeros((count, *first.shape), dtype=first.dtype, device="cpu"))
         return self.given[-1]
 
 
 @pytest.fixture
-def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_collate, "default_collate_fn_map", dict(torch_collate.default_collate_fn_map))
     collate.take_over()
-    yield
-    assert collate._room is None
 
 
 def test_large_samples_are_stacked_into_the_slot() -> None:
     slot = Slot()
-    with collate.into(slot.room):
-        batch = collate_tensors([torch.full((LARGE,), 1.0), torch.full((LARGE,), 2.0)])
+    batch = collate_tensors([torch.full((LARGE,), 1.0), torch.full((LARGE,), 2.0)], room=slot.room)
     assert slot.asked == [(2, (LARGE,), torch.float32)]
     assert batch.data_ptr() == slot.given[0].data_ptr()
     assert batch[0].eq(1).all() and batch[1].eq(2).all()
 
 
 def test_empty_samples_are_stacked_where_there_is_no_room() -> None:
-    with collate.into(Slot(has_room=False).room):
-        assert collate_tensors([torch.empty(0, 3), torch.empty(0, 3)]).shape == (2, 0, 3)
+    assert collate_tensors([torch.empty(0, 3)] * 2, room=Slot(has_room=False).room).shape == (2, 0, 3)
 
 
 def test_a_slot_without_room_means_ordinary_memory() -> None:
     slot = Slot(has_room=False)
-    with collate.into(slot.room):
-        batch = collate_tensors([torch.ones(LARGE), torch.ones(LARGE)])
+    batch = collate_tensors([torch.ones(LARGE), torch.ones(LARGE)], room=slot.room)
     assert len(slot.asked) == 1
     assert batch.eq(1).all() and not batch.is_shared()
 
@@ -68,8 +65,7 @@ def test_a_slot_without_room_means_ordinary_memory() -> None:
 def test_samples_that_are_not_contiguous_make_a_batch_that_is_as_in_torchs_workers(has_room: bool) -> None:
     samples = [torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last) for _ in range(2)]
     assert not torch.stack(samples).is_contiguous()
-    with collate.into(Slot(has_room=has_room).room):
-        batch = collate_tensors(samples)
+    batch = collate_tensors(samples, room=Slot(has_room=has_room).room)
     assert batch.is_contiguous() and torch.equal(batch, torch.stack(samples))
 
 
@@ -78,24 +74,11 @@ def test_outside_of_the_loaders_own_collating_memory_is_ordinary() -> None:
     assert batch.eq(1).all() and not batch.is_shared()
 
 
-def test_the_slot_is_left_alone_again_after_an_error() -> None:
-    def fail() -> None:
-        with collate.into(Slot().room):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert collate._room is None
-
-
 @pytest.mark.parametrize("in_slot", [False, True])
 def test_samples_of_different_shape_are_refused_in_torchs_words(in_slot: bool) -> None:
     slot = Slot(has_room=in_slot)
-    with (
-        collate.into(slot.room),
-        pytest.raises(RuntimeError, match="stack expects each tensor to be equal size, but got"),
-    ):
-        collate_tensors([torch.ones(LARGE), torch.ones(LARGE), torch.ones(LARGE + 1)])
+    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size, but got"):
+        collate_tensors([torch.ones(LARGE), torch.ones(LARGE), torch.ones(LARGE + 1)], room=slot.room)
 
 
 @pytest.mark.parametrize("length", [3, LARGE])
@@ -106,16 +89,14 @@ def test_samples_of_different_shape_are_refused_in_torchs_words(in_slot: bool) -
 def test_the_dtype_is_the_first_samples_as_in_torchs_workers(
     length: int, first: torch.dtype, second: torch.dtype
 ) -> None:
-    with collate.into(Slot().room):
-        batch = collate_tensors([torch.ones(length, dtype=first), torch.ones(length, dtype=second)])
+    batch = collate_tensors([torch.ones(length, dtype=first), torch.ones(length, dtype=second)], room=Slot().room)
     assert batch.dtype is first
     assert batch.eq(1).all()
 
 
 @pytest.mark.parametrize("length", [3, LARGE])
 def test_samples_that_require_grad_are_stacked(length: int) -> None:
-    with collate.into(Slot().room):
-        batch = collate_tensors([torch.ones(length, requires_grad=True), torch.ones(length)])
+    batch = collate_tensors([torch.ones(length, requires_grad=True), torch.ones(length)], room=Slot().room)
     assert batch.shape == (2, length) and batch.requires_grad
 
 
@@ -125,8 +106,7 @@ class Labelled(torch.Tensor):
 
 def test_tensor_subclasses_are_stacked_their_own_way() -> None:
     slot = Slot()
-    with collate.into(slot.room):
-        batch = collate_tensors([torch.ones(LARGE).as_subclass(Labelled)] * 2)
+    batch = collate_tensors([torch.ones(LARGE).as_subclass(Labelled)] * 2, room=slot.room)
     assert type(batch) is Labelled
     assert slot.asked == []
 
@@ -136,14 +116,144 @@ def test_sparse_samples_are_refused_in_torchs_words() -> None:
         collate_tensors([torch.eye(3).to_sparse()] * 2)
 
 
-def test_default_collate_of_any_structure_uses_the_slot(taken_over: None) -> None:
+def test_the_loaders_own_collating_of_any_structure_uses_the_slot(taken_over: None) -> None:
     slot = Slot()
-    samples = [{"image": torch.full((LARGE,), float(k)), "label": k, "name": str(k)} for k in range(2)]
-    with collate.into(slot.room):
-        batch: Any = default_collate(samples)
-    assert batch["image"].data_ptr() == slot.given[0].data_ptr()
+    samples = [
+        {"image": torch.full((LARGE,), float(k)), "label": k, "name": str(k), "pair": Pair(np.zeros(3), torch.ones(2))}
+        for k in range(2)
+    ]
+    batch = IntoSlot(slot.room)(samples)
+    stacked = [batch["image"], batch["pair"].left, batch["pair"].right]
+    assert [tensor.data_ptr() for tensor in stacked] == [tensor.data_ptr() for tensor in slot.given]
+    assert type(batch["pair"]) is Pair
     assert batch["label"].tolist() == [0, 1]
     assert batch["name"] == ["0", "1"]
+
+
+kept: list[torch.Tensor] = []
+"""What user code has kept of what it was given."""
+
+
+def stack_two() -> Any:
+    return default_collate([torch.ones(LARGE), torch.ones(LARGE)])
+
+
+class Lazy(Mapping[str, Any]):
+    """Its field is put together when it is first read."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["clip"])
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, key: str) -> Any:
+        kept.append(stack_two())
+        return kept[-1]
+
+
+class Fetching(Lazy):
+    """It is put together by a thread, which is waited for."""
+
+    def __getitem__(self, key: str) -> Any:
+        thread = threading.Thread(target=lambda: kept.append(stack_two()))
+        thread.start()
+        thread.join()
+        return kept[-1]
+
+
+class Noting(UserDict[str, Any]):
+    """Notes what is put into it."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        kept.append(value)
+        super().__setitem__(key, value)
+
+
+class Row(NamedTuple("Row", [("field", Any)])):
+    """Notes what it is made of."""
+
+    def __new__(cls, field: Any) -> "Row":
+        kept.append(field)
+        return super().__new__(cls, field)
+
+
+class Watched(torch.Tensor):
+    """Notes what it is stacked into."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kept.extend([(kwargs or {}).get("out")] * (function is torch.stack))
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+USER_CODE = {
+    "a field that is read": lambda: [Lazy(), Lazy()],
+    "a field that is read later": lambda: [{"clip": torch.ones(2, LARGE)}, Lazy()],
+    "a thread": lambda: [Fetching(), Fetching()],
+    "a mapping": lambda: [Noting(a=torch.ones(LARGE)), Noting(a=torch.ones(LARGE))],
+    "a named tuple": lambda: [Row(torch.ones(LARGE)), Row(torch.ones(LARGE))],
+    "a tensor": lambda: [torch.ones(LARGE), torch.ones(LARGE).as_subclass(Watched)],
+}
+
+
+@pytest.mark.parametrize("case", USER_CODE)
+@pytest.mark.parametrize("place", ["alone", "in a dict", "in a tuple"])
+def test_user_code_that_runs_meanwhile_does_not_meet_the_slot(taken_over: None, case: str, place: str) -> None:
+    """What it keeps must not change when the next batch is collated into the same memory."""
+    slot = Slot()
+    samples = USER_CODE[case]()
+    wrapped = {"alone": lambda x: x, "in a dict": lambda x: {"a": x}, "in a tuple": lambda x: (torch.ones(3), x)}[place]
+    kept.clear()
+    IntoSlot(slot.room)([wrapped(sample) for sample in samples])
+    assert kept
+    assert_not_in(slot)
+
+
+def assert_not_in(slot: Slot) -> None:
+    addresses = {tensor.data_ptr() for tensor in slot.given}
+    assert not [tensor for tensor in kept if isinstance(tensor, torch.Tensor) and tensor.data_ptr() in addresses]
+
+
+class Log(TorchFunctionMode):
+    """Notes what is stacked into."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kept.extend([(kwargs or {}).get("out")] * (function is torch.stack))
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_mode_that_sees_what_torch_is_told_does_not_meet_the_slot(taken_over: None) -> None:
+    slot = Slot()
+    kept.clear()
+    with Log():
+        IntoSlot(slot.room)([torch.ones(LARGE), torch.ones(LARGE)])
+    assert kept
+    assert_not_in(slot)
+
+
+def test_nothing_is_stacked_into_the_slot_under_a_mode_of_the_dispatcher(
+    taken_over: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collate, "_count_modes_below", lambda: 1)  # a real one would load the compiler
+    slot = Slot()
+    assert IntoSlot(slot.room)([torch.ones(LARGE), torch.ones(LARGE)]).eq(1).all()
+    assert slot.asked == []
+
+
+def test_a_function_that_is_put_into_torchs_table_later_is_asked_and_does_not_meet_the_slot(taken_over: None) -> None:
+    slot = Slot()
+    into_slot = IntoSlot(slot.room)
+    kept.clear()
+
+    def keep(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        kept.append(torch_collate.collate([torch.ones(LARGE) for _ in batch], collate_fn_map=collate_fn_map))
+        return kept[-1]
+
+    torch_collate.default_collate_fn_map[set] = keep
+    into_slot([(torch.ones(3), {1}), (torch.ones(3), {2})])
+    assert kept
+    assert_not_in(slot)
 
 
 LEAVES = st.one_of(
@@ -195,8 +305,7 @@ def described(thing: Any) -> str:
 
 @given(st.one_of(st.lists(SAMPLES, max_size=3), SAMPLES.map(lambda sample: [sample] * 3)))
 def test_the_short_way_gives_what_default_collate_gives(samples: list[Any]) -> None:
-    with collate.into(Slot().room):
-        ours = outcome_of(collate_samples, samples)
+    ours = outcome_of(IntoSlot(Slot().room), samples)
     expected = outcome_of(default_collate, samples)
     assert ours == expected or ("Error" in ours and "Error" in expected)  # of several errors, either may come first
 
@@ -223,17 +332,16 @@ NUMBERS: list[list[Any]] = [
 
 
 @pytest.mark.parametrize("batch", NUMBERS, ids=repr)
-def test_numbers_become_what_torch_makes_of_them(taken_over: None, batch: list[Any]) -> None:
+def test_numbers_become_what_torch_makes_of_them(batch: list[Any]) -> None:
     expected: Any
     torchs = torch_collate.collate_float_fn if isinstance(batch[0], float) else torch_collate.collate_int_fn
     try:
         expected = torchs(batch)
     except Exception as error:
-        with collate.into(Slot().room), pytest.raises(type(error)):
-            default_collate(batch)
+        with pytest.raises(type(error)):
+            collate_samples(batch, Slot().room)
         return
-    with collate.into(Slot().room):
-        result = default_collate(batch)
+    result = collate_samples(batch, Slot().room)
     assert result.dtype is expected.dtype and result.shape == expected.shape
     assert result.view(torch.uint8).equal(expected.view(torch.uint8))
 
@@ -243,9 +351,19 @@ def test_numbers_are_torchs_own_memory_when_user_code_collates(taken_over: None)
 
 
 def test_numbers_go_where_the_default_device_says(taken_over: None) -> None:
-    with torch.device("meta"), collate.into(Slot().room):
-        assert default_collate([1, 2]).is_meta
-        assert default_collate([1.5, 2.5]).is_meta
+    with torch.device("meta"):
+        assert IntoSlot(Slot().room)([1, 2]).is_meta
+        assert IntoSlot(Slot().room)([1.5, 2.5]).is_meta
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_tensors_are_stacked_where_they_are_whatever_the_default_device(taken_over: None, has_room: bool) -> None:
+    samples = [torch.ones(LARGE), torch.ones(LARGE)]
+    slot = Slot(has_room=has_room)
+    with torch.device("meta"):
+        batch = IntoSlot(slot.room)(samples)
+    assert batch.is_cpu and batch.eq(1).all()
+    assert len(slot.asked) == 1
 
 
 def test_the_table_is_ours_until_somebody_adds_to_it(taken_over: None) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import default_collate, default_convert
+from torch.utils.data._utils import collate as torch_collate
 
 from antifreeze.engine.arena.board import Step, create
 from antifreeze.engine.worker import collate
@@ -65,29 +66,34 @@ def test_without_batching_the_index_is_given_to_the_dataset_as_it_is() -> None:
     assert fetcher({"a": 5}, collate_fn=default_convert, batched=False).fetch("a") == 5
 
 
-def test_the_users_collate_function_gets_the_samples_and_no_slot() -> None:
-    def own(samples: list[int]) -> Any:
-        assert collate._room is None
-        return samples
-
-    assert fetcher([5, 6], collate_fn=own).fetch([0, 1]) == [5, 6]
+def test_the_users_collate_function_gets_the_samples() -> None:
+    assert fetcher([5, 6], collate_fn=lambda samples: samples).fetch([0, 1]) == [5, 6]
 
 
-def test_the_slot_is_there_for_default_collate_alone() -> None:
-    seen, asked = [], []
+def test_the_slot_is_there_for_the_loaders_own_default_collate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_collate, "default_collate_fn_map", dict(torch_collate.default_collate_fn_map))
+    collate.take_over()
+    asked: list[str] = []
+    now = "own"
 
     class Dataset:
-        def __getitem__(self, index: int) -> torch.Tensor:
-            seen.append(collate._room)
+        def __getitem__(self, index: int) -> Any:
+            nonlocal now
+            now = "the dataset's"
+            default_collate([torch.zeros(3)])
+            now = "own"
             return torch.zeros(3)
 
     def room(*_: Any) -> None:
-        asked.append(1)
+        asked.append(now)
+
+    def own(samples: Any) -> Any:
+        return default_collate(samples)
 
     fetcher(Dataset(), room=room).fetch([0, 1])
-    assert seen == [None, None]
-    assert asked
-    assert collate._room is None
+    assert asked == ["own"]
+    fetcher(Dataset(), room=room, collate_fn=own).fetch([0, 1])
+    assert asked == ["own"]
 
 
 def test_the_pulse_says_which_sample_is_being_fetched_and_when_it_is_collated() -> None:

@@ -1,21 +1,29 @@
 """`default_collate` in a worker: stacks straight into the slot when it is the loader's own collate function.
 
 torch's version stacks into a new file in `/dev/shm` for every tensor of every batch. Ours takes its place in torch's
-table of collate functions, so that user code which calls `default_collate` itself gets ordinary memory.
+table of collate functions, so that user code which calls `default_collate` itself gets ordinary memory. The room in the
+slot is handed down as an argument, and only through types whose code is Python's own: user code that runs meanwhile (a
+lazy sample, a thread of the dataset, a mapping class that keeps what is put into it) never meets memory that the next
+batch overwrites.
 """
 
 from __future__ import annotations
 
 import array
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 from torch.utils.data._utils import collate as torch_collate
 
 Room = Callable[[int, torch.Tensor], torch.Tensor | None]
 
-_room: Room | None = None
+_PLAIN_TENSORS = {torch.Tensor}
+_has_torch_function = torch._C._has_torch_function
+_count_modes = torch._C._len_torch_function_stack
+_count_modes_below = torch._C._len_torch_dispatch_stack
 
 
 def _table() -> dict[Any, Any]:
@@ -23,24 +31,21 @@ def _table() -> dict[Any, Any]:
 
 
 def take_over() -> None:
-    """Put our functions in place of torch's, unless the user has put something there."""
-    table = _table()
-    for kind, torchs, ours in _PAIRS:
-        if table.get(kind) is torchs:
-            table[kind] = ours
+    """Put our function in place of torch's, unless the user has put something there."""
+    if _table().get(torch.Tensor) is torch_collate.collate_tensor_fn:
+        _table()[torch.Tensor] = collate_tensors
 
 
 def give_back() -> None:
-    """Put torch's own functions where ours are."""
-    table = _table()
-    for kind, torchs, ours in _PAIRS:
-        if table.get(kind) is ours:
-            table[kind] = torchs
+    """Put torch's own function where ours is."""
+    if _table().get(torch.Tensor) is collate_tensors:
+        _table()[torch.Tensor] = torch_collate.collate_tensor_fn
 
 
 def is_ours() -> bool:
     """Whether nobody else's function is in the table: one could keep what was stacked, or stack it for something else."""
-    return all(function.__module__ in (torch_collate.__name__, __name__) for function in _table().values())
+    known = torch_collate.__name__, __name__
+    return all(getattr(function, "__module__", None) in known for function in _table().values())
 
 
 def refuses_none() -> bool:
@@ -48,37 +53,46 @@ def refuses_none() -> bool:
     return type(None) not in _table()
 
 
-class into:  # noqa: N801 - reads as the word it is; a generator would take three times as long
-    """While this lasts, tensors are stacked into what `room` gives; None: into ordinary memory."""
+class IntoSlot:
+    """The loader's own `default_collate`: what it stacks lies in the room that it was given, where there is room."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_room", "_table")
 
-    def __init__(self, room: Room | None) -> None:
-        self._given = room
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._table = dict(_table())
 
-    def __enter__(self) -> None:
-        global _room
-        _room = self._given
-
-    def __exit__(self, *_: object) -> None:
-        global _room
-        _room = None
+    def __call__(self, batch: Any) -> Any:
+        """The batch; in ordinary memory where the user's functions or modes would see its tensors before it is sent."""
+        if torch_collate.default_collate_fn_map != self._table or _is_watched():
+            return torch_collate.default_collate(batch)
+        return collate_samples(batch, self._room)
 
 
-def collate_samples(batch: Any) -> Any:
+def collate_samples(batch: Any, room: Room) -> Any:
     """What `default_collate` does, with a short way for what most datasets give: dicts, tuples and lists of tensors."""
     first = batch[0]
     kind = type(first)
     if kind is torch.Tensor:
-        return collate_tensors(batch)
+        return collate_tensors(batch, room=room)
     if kind is dict:
-        return {key: collate_samples([sample[key] for sample in batch]) for key in first}
+        return {key: collate_samples([sample[key] for sample in batch], room) for key in first}
     if kind in (tuple, list) and len(set(map(len, batch))) == 1:  # if not, torch has words for it
-        return [collate_samples(samples) for samples in zip(*batch, strict=True)]
+        return [collate_samples(samples, room) for samples in zip(*batch, strict=True)]
+    if kind is int:
+        return collate_ints(batch)
+    if kind is float:
+        return collate_floats(batch)
+    if _table().get(kind) is torch_collate.collate_numpy_array_fn:
+        return torch_collate.collate_numpy_array_fn(
+            batch, collate_fn_map={torch.Tensor: partial(collate_tensors, room=room)}
+        )
+    if _is_generated(kind):
+        return kind(*[collate_samples(samples, room) for samples in zip(*batch, strict=False)])
     return torch_collate.default_collate(batch)
 
 
-def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+def collate_tensors(batch: Any, *, collate_fn_map: Any = None, room: Room | None = None) -> torch.Tensor:
     """Stack samples; dtype and shape are the first sample's, as in torch's workers."""
     first = batch[0]
     if first.is_nested or first.layout is not torch.strided:
@@ -93,37 +107,31 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
             if type(out) is type(first)
             else torch.stack(batch, 0)
         )
-    out = _room(len(batch), first) if _room is not None else None
-    if (
-        out is None
-    ):  # stacked into nothing, samples that are not contiguous would make a batch that is not, as never in torch
-        out = torch.empty((len(batch), *first.shape), dtype=first.dtype)
+    out = None
+    if room is not None and (not _has_torch_function(batch) or _PLAIN_TENSORS.issuperset(map(type, batch))):
+        out = room(len(batch), first)  # else a subclass of the user would see what it is stacked into
+    if out is None:
+        # Stacked into nothing, samples that are not contiguous would make a batch that is not, as never in torch.
+        out = torch.empty((len(batch), *first.shape), dtype=first.dtype, device=first.device)
     return _stack_into(out, batch)
 
 
-def collate_ints(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+def collate_ints(batch: Any) -> torch.Tensor:
     """A tensor of integers, in a quarter of the time that torch takes to find out what each of them is."""
     packed = _packed("q", int, batch)
     return torch.tensor(batch) if packed is None else torch.frombuffer(packed, dtype=torch.int64)
 
 
-def collate_floats(batch: Any, *, collate_fn_map: Any = None) -> torch.Tensor:
+def collate_floats(batch: Any) -> torch.Tensor:
     """A tensor of doubles, likewise."""
     packed = _packed("d", float, batch)
     return torch.tensor(batch, dtype=torch.float64) if packed is None else torch.frombuffer(packed, dtype=torch.float64)
 
 
-_PAIRS = (
-    (torch.Tensor, torch_collate.collate_tensor_fn, collate_tensors),
-    (int, torch_collate.collate_int_fn, collate_ints),
-    (float, torch_collate.collate_float_fn, collate_floats),
-)
-
-
 def _packed(code: str, kind: type, batch: Any) -> array.array[Any] | None:
     """The numbers side by side; None where only torch knows what it would make of them."""
-    # Memory that torch has not made cannot be resized, and a default device is for torch to obey.
-    if _room is None or torch._C._len_torch_function_stack() or not {kind}.issuperset(map(type, batch)):
+    # A default device is for torch to obey.
+    if _count_modes() or not {kind}.issuperset(map(type, batch)):
         return None
     try:
         return array.array(code, batch)
@@ -137,3 +145,22 @@ def _stack_into(out: torch.Tensor, batch: Any) -> torch.Tensor:
     except RuntimeError:
         # Samples of different shapes or that require grad: without `out`, torch says what is wrong, or does it.
         return torch.stack(batch, 0)
+
+
+def _is_watched() -> bool:
+    """Whether a mode of the user sees the arguments of torch's functions, and so what is stacked into."""
+    count = _count_modes()
+    if count and any(type(torch._C._get_function_stack_at(place)) is not DeviceContext for place in range(count)):
+        return True
+    return _count_modes_below() > 0
+
+
+def _is_generated(kind: type) -> bool:
+    """Whether this is a named tuple whose making runs no code of the user: all of it comes from `namedtuple`."""
+    return (
+        issubclass(kind, tuple)
+        and hasattr(kind, "_fields")
+        and str(getattr(kind.__new__, "__module__", "")).startswith("namedtuple_")
+        and kind.__init__ is object.__init__
+        and type(kind) is type
+    )

@@ -25,9 +25,9 @@ class Batcher:
         self._dataset = recipe.dataset
         self._batched = recipe.auto_collation
         self._is_default = self._batched and recipe.collate_fn is default_collate
-        into_slot = self._is_default and collate.is_ours()
-        self._collate: Callable[[Any], Any] = collate.collate_samples if into_slot else recipe.collate_fn
-        self._room = room if into_slot else None
+        self._collate: Callable[[Any], Any] = recipe.collate_fn
+        if self._is_default and room is not None and collate.is_ours():
+            self._collate = collate.IntoSlot(room)
         self._samples: Any = None
         self.missing: int | None = None
         """After an error of collating: position of the first sample that is None, if that is torch's default's."""
@@ -46,8 +46,7 @@ class Batcher:
         self._samples = samples
         self._pulse[0] = Step.COLLATING
         try:
-            with collate.into(self._room):
-                batch = self._collate(samples)
+            batch = self._collate(samples)
         except Exception as error:
             self.missing = _note_missing_samples(error, index, samples) if self._is_default else None
             raise
