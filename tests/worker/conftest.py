@@ -12,12 +12,13 @@ from torch.utils.data._utils import worker as torch_worker
 
 @pytest.fixture(autouse=True)
 def _no_worker_afterwards() -> Iterator[None]:
-    table, code = dict(torch_collate.default_collate_fn_map), torch_worker.get_worker_info.__code__
+    table, asked = dict(torch_collate.default_collate_fn_map), torch_worker.get_worker_info
+    code = asked.__code__
     threads, states = torch.get_num_threads(), (random.getstate(), np.random.get_state(), torch.get_rng_state())
     yield
     torch_collate.default_collate_fn_map.clear()
     torch_collate.default_collate_fn_map.update(table)
-    torch_worker.get_worker_info.__code__ = code
+    asked.__code__ = code
     torch_worker._worker_info = None
     torch.set_num_threads(threads)
     random.setstate(states[0])
