@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from antifreeze import machine
-from antifreeze.machine import memory, processes, reading
+from antifreeze.machine import families, memory, processes, reading
 from leftovers import wait_until
 
 MB = 1 << 20
@@ -414,7 +414,7 @@ def test_without_a_limit_memory_is_the_machines(put_files: PutFiles) -> None:
     assert machine.memory_facts() == "memory of this machine 4000 MB, in use 3000 MB"
 
 
-STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 7 6 150 50 3 4 20 0 1 0 99 1 2 0 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0\n"
+STAT = "7 (a) S (b) {state} 5 7 7 0 -1 4194560 9 8 0 6 150 50 3 4 20 0 1 0 99 1 2 0 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0\n"
 
 
 def test_a_process_with_an_odd_name_is_read(put_files: PutFiles) -> None:
@@ -625,6 +625,67 @@ def test_reading_and_writing_is_counted(start: Start) -> None:
     assert wait_until(lambda: facts_of(pid).io_bytes == before + 1000, 5)
     os.close(read)
     os.close(write)
+
+
+def test_bytes_over_a_connection_are_counted(start: Start) -> None:
+    """By `recv`, which the kernel's own count leaves out."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def download() -> None:
+            with socket.create_connection(server.getsockname()) as connection:
+                while True:
+                    connection.recv(1000)
+
+        pid = start(download)
+        with server.accept()[0] as upload:
+            assert wait_until(lambda: facts_of(pid).waits_in == "socket", 5)
+            before = facts_of(pid).io_bytes
+            upload.sendall(b"x" * 1000)
+            assert wait_until(lambda: facts_of(pid).io_bytes == before + 1000, 5)
+
+
+def test_what_the_trainer_sends_over_a_connection_that_a_worker_inherited_is_no_work_of_the_worker(
+    start: Start,
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as ours,
+        server.accept()[0] as theirs,
+    ):
+        pid = start(sleep_on)
+        assert wait_until(lambda: facts_of(pid).waits_in == "sleep", 5)
+        before = facts_of(pid).io_bytes
+        ours.sendall(b"x" * 1000)
+        assert theirs.recv(1000) and facts_of(pid).io_bytes == before
+
+
+def test_pages_of_mapped_files_are_counted() -> None:
+    seen = processes.facts_in_stat(os.getpid())
+    assert seen is not None
+    read = seen._replace(major_faults=seen.major_faults + 3)
+    assert processes.io_bytes(1 << 30, read) - processes.io_bytes(1 << 30, seen) == 3 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_all_processes_of_the_machine_are_looked_at_rarely_if_there_are_many(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = [], processes.numbers_in_proc
+
+    def take_long() -> list[int]:
+        looks.append("look")
+        time.sleep(0.05)
+        return look()
+
+    monkeypatch.setattr(families, "numbers_in_proc", take_long)
+    monkeypatch.setattr(families, "SCAN_PAUSES", 1000)
+    followed = machine.Families()
+    assert followed.facts_of([os.getpid()])
+    child = start(burn)  # since then
+    (before,) = followed.facts_of([os.getpid()]).values()
+    assert before.is_running
+    assert wait_until(lambda: followed.facts_of([os.getpid()])[os.getpid()].cpu_s > before.cpu_s + 0.03, 10)
+    assert child in followed._members(os.getpid())
+    assert looks == ["look"]
 
 
 def test_the_work_of_a_child_counts_for_the_group_only(start: Start) -> None:

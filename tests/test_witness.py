@@ -9,7 +9,7 @@ import pytest
 
 from antifreeze import machine
 from antifreeze.engine.witness import Witness
-from antifreeze.machine import processes
+from antifreeze.machine import families, processes
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def worker(seat: int, pid: int | None, *, stem: int = 0) -> Any:
 
 def test_all_workers_are_seen_in_one_look_at_the_processes(monkeypatch: pytest.MonkeyPatch, sleeper: int) -> None:
     looks, look = [], processes.numbers_in_proc
-    monkeypatch.setattr(processes, "numbers_in_proc", lambda: looks.append("look") or look())
+    monkeypatch.setattr(families, "numbers_in_proc", lambda: looks.append("look") or look())
     seen = Witness().look_at([worker(3, os.getpid()), worker(4, sleeper)])
     assert sorted(seen) == [3, 4]
     assert seen[3].cpu_s > seen[4].cpu_s  # type: ignore[index]
@@ -49,6 +49,8 @@ def test_nothing_is_seen_of_a_worker_that_is_gone(sleeper: int) -> None:
 
 
 def test_of_a_worker_that_is_not_born_its_stem_alone_is_seen(monkeypatch: pytest.MonkeyPatch, sleeper: int) -> None:
-    monkeypatch.setattr(machine, "facts_of_groups", lambda pids: pytest.fail("the workers of a stem are not the stem"))
+    monkeypatch.setattr(
+        machine.Families, "facts_of", lambda self, pids: pytest.fail("the workers of a stem are not the stem")
+    )
     (seen,) = Witness().look_at([worker(1, None, stem=sleeper)]).values()
     assert not seen.is_stopped and not seen.is_traced

@@ -42,7 +42,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     `stall_after`: seconds after which a sample that is far slower than others, and blocked, is called stuck. Default: 10.
 
     `sample_timeout`: seconds after which a sample at which workers are blocked is given up. Default: 300 while others
-    get on, 1800 if nothing does.
+    get on, 1800 if all workers are blocked. A worker that computes, reads or writes is never given up.
 
     `hedge`: whether a second worker tries what another one is stuck at. Default: True.
 

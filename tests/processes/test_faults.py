@@ -440,7 +440,15 @@ CASES = [
     stuck("stuck-gil", faulty.hold_the_gil, stack="faulty.py:"),
     stuck("stopped", faulty.be_stopped),
     stuck_for_ever("stopped", faulty.be_stopped),
-    stuck_for_ever("endless-loop", faulty.loop_for_ever, stack="faulty.py:"),
+    Case(
+        "endless-loop",
+        "every time",
+        faulty.loop_for_ever,
+        Raises(WorkerFrozen, (rf"worker 0, batch {BAD_BATCH}, sample {BAD}", "faulty.py:"), {"batch": BAD_BATCH}),
+        at_sample,
+        {**HASTY, "timeout": 4},  # longer than sample_timeout, which is for workers that are blocked
+        stems=GROWN,
+    ),
     # Only slow.
     Case(
         "slow-sample",

@@ -183,6 +183,23 @@ def test_a_worker_that_has_much_to_do_is_not_disturbed(trouble: Any, tmp_path: P
     assert ledger.counts[Kind.HEDGE_STARTED] == 0
 
 
+def copy_data(worker: int) -> None:
+    """Reads and writes for longer than the limit, and uses hardly any processor."""
+    with open("/dev/zero", "rb", buffering=0) as source, open(os.devnull, "wb", buffering=0) as target:
+        for _ in range(20):
+            target.write(source.read(1 << 10))
+            time.sleep(0.1)
+
+
+def test_a_worker_that_copies_data_when_it_starts_is_not_given_up(
+    tmp_path: Path, state_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(epoch, "SLICE_S", 0.2)
+    (tmp_path / "flag").touch()
+    seen, _ = load(SickOnce(tmp_path / "flag", sleep), stall_after=0.4, sample_timeout=1, worker_init_fn=copy_data)
+    assert seen == list(range(LENGTH))
+
+
 def test_without_hedges_a_stall_is_reported_and_nothing_else(tmp_path: Path, state_folder: Path) -> None:
     (tmp_path / "flag").touch()
     seen, ledger = load(Lagging(tmp_path / "flag", sleep), hedge=False)

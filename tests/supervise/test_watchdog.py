@@ -1,5 +1,8 @@
 """Slow, stalled or at work: what is decided from what was seen."""
 
+from collections.abc import Mapping
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,8 +27,9 @@ def seen(
     is_traced: bool = False,
     is_stopped: bool = False,
     waits_in: str = "socket",
+    is_running: bool = False,
 ) -> Seen:
-    return Seen(cpu_s, io_bytes, is_traced, is_stopped, waits_in)
+    return Seen(cpu_s, io_bytes, is_traced, is_stopped, waits_in, is_running)
 
 
 class Dog:
@@ -37,11 +41,20 @@ class Dog:
         self.watchdog = Watchdog(stall_after_s=stall_after_s, one_blocked_s=one_blocked_s, all_blocked_s=all_blocked_s)
         self.samples_done, self.slowest_s = 100, 0.01
 
-    def pass_second(self, what: Seen, *, pulse: Pulse = AT_WORK, seat: SeatNo = SEAT) -> State:
+    def pass_second(self, what: Seen | None, *, pulse: Pulse = AT_WORK, seat: SeatNo = SEAT) -> State:
+        return self.pass_second_of_all({seat: what}, pulse=pulse)[seat]
+
+    def pass_second_of_all(
+        self, everybody: Mapping[SeatNo, Seen | None], *, pulse: Pulse = AT_WORK
+    ) -> dict[SeatNo, State]:
+        for seat, what in everybody.items():
+            if self.watchdog.look(seat, pulse, passed_s=1.0):
+                self.watchdog.look_closer(seat, what, passed_s=1.0)
         self.watchdog.note_waited(1.0)
-        if self.watchdog.look(seat, pulse, passed_s=1.0):
-            self.watchdog.look_closer(seat, what, passed_s=1.0)
-        return self.watchdog.judge(seat, samples_done=self.samples_done, slowest_s=self.slowest_s)
+        return {
+            seat: self.watchdog.judge(seat, samples_done=self.samples_done, slowest_s=self.slowest_s)
+            for seat in everybody
+        }
 
     def seconds_until(self, state: State, what: Seen, *, most: int = 4000) -> int | None:
         return next((second for second in range(1, most) if self.pass_second(what) is state), None)
@@ -117,8 +130,7 @@ def test_time_that_the_trainer_does_not_spend_waiting_does_not_count() -> None:
 def test_a_sample_is_given_up_when_worker_and_hedge_are_blocked_while_others_get_on() -> None:
     dog, hedge = Dog(), SeatNo(7)
     for second in range(int(ONE_BLOCKED_S) + 10):
-        dog.pass_second(seen())
-        dog.pass_second(seen(), seat=hedge)
+        dog.pass_second_of_all({SEAT: seen(), hedge: seen()})
         if second == 20:
             assert not dog.watchdog.is_beyond_hope(SEAT, hedge)
             dog.watchdog.note_done(SeatNo(99))
@@ -128,7 +140,8 @@ def test_a_sample_is_given_up_when_worker_and_hedge_are_blocked_while_others_get
 
 def test_when_nobody_gets_on_only_the_long_limit_counts() -> None:
     dog = Dog()
-    for _ in range(int(ALL_BLOCKED_S) - 1):
+    until_it_is_known = 3  # one to see where it is, two until it is worth a closer look
+    for _ in range(until_it_is_known + int(ALL_BLOCKED_S) - 1):
         dog.pass_second(seen())
     assert not dog.watchdog.is_beyond_hope(SEAT)
     assert not dog.watchdog.is_at_a_standstill
@@ -163,11 +176,55 @@ def test_whoever_gets_from_sample_to_sample_is_no_standstill_however_long_the_ba
         assert not dog.watchdog.is_at_a_standstill
 
 
-def test_a_loop_that_never_ends_is_a_standstill_at_last() -> None:
-    dog, cpu_s = Dog(all_blocked_s=40), 0.0
-    for _ in range(41):
-        cpu_s += 0.9
-        dog.pass_second(seen(cpu_s=cpu_s))
+@pytest.mark.parametrize("how", ["computes", "reads", "waits for a processor"])
+def test_a_worker_that_works_reaches_no_limit_however_long_it_takes(how: str) -> None:
+    dog = Dog(one_blocked_s=40, all_blocked_s=40)
+    for second in range(5000):
+        work = seen(
+            cpu_s=0.9 * second if how == "computes" else 0.0,
+            io_bytes=second if how == "reads" else 0,
+            is_running=how == "waits for a processor",
+        )
+        assert dog.pass_second(work) is not State.STALLED
+        dog.watchdog.note_others_got_on(SEAT)
+        assert not dog.watchdog.is_at_a_standstill
+        assert not dog.watchdog.is_beyond_hope(SEAT)
+
+
+def test_one_that_is_not_known_to_be_blocked_yet_reaches_no_limit_however_short_that_is() -> None:
+    dog = Dog(one_blocked_s=1, all_blocked_s=1)
+    for second in range(100):
+        dog.pass_second(seen(cpu_s=second))
+        assert not dog.watchdog.is_at_a_standstill
+
+
+def test_what_waits_for_a_worker_that_works_reaches_no_limit_either() -> None:
+    """For the lock of a cache that the other one builds, say, while a third has nothing left to do."""
+    dog, busy = Dog(), SeatNo(7)
+    for second in range(3 * int(ALL_BLOCKED_S)):
+        dog.pass_second_of_all({SEAT: seen(waits_in="file lock"), busy: seen(cpu_s=second)})
+        dog.watchdog.note_others_got_on(SEAT)
+        assert not dog.watchdog.is_at_a_standstill
+        assert not dog.watchdog.is_beyond_hope(SEAT)
+
+
+def test_work_now_and_then_is_no_standstill_but_a_sign_of_life_every_minute_does_not_hide_one() -> None:
+    def standstill_with_work_every(period: int) -> bool:
+        dog = Dog()
+        for second in range(2 * int(ALL_BLOCKED_S)):
+            dog.pass_second(seen(io_bytes=second // period))
+            if dog.watchdog.is_at_a_standstill:
+                return True
+        return False
+
+    assert not standstill_with_work_every(10)
+    assert standstill_with_work_every(60)
+
+
+def test_where_the_kernel_says_nothing_a_standstill_is_noticed_all_the_same() -> None:
+    dog = Dog(all_blocked_s=40)
+    for _ in range(43):
+        assert dog.pass_second(None) is State.FINE
     assert dog.watchdog.is_at_a_standstill
 
 

@@ -26,6 +26,9 @@ from antifreeze.engine.supervise.recovery import Recovery, Verdict
 from antifreeze.engine.supervise.watchdog import State, Watchdog
 from antifreeze.engine.witness import Witness
 
+# A worker that stays where it is is reported again when it has been there so many times as long.
+REPORT_AGAIN = 10
+
 
 class Supervisor:
     """Looks after the workers of one iterator."""
@@ -64,7 +67,8 @@ class Supervisor:
             rescue=rescue,
             is_wanted=hedges,
         )
-        self._reported: dict[SeatNo, Pulse] = {}
+        self._reported: dict[SeatNo, tuple[Pulse, float]] = {}
+        """Where a worker was when it was last reported, and for how long."""
         self.is_calm = True
         """Whether there is nobody to look after: then nobody has to tell what has been done."""
         self.most_busy: int | None = None
@@ -81,7 +85,6 @@ class Supervisor:
     def look(self, *, passed_s: float) -> Failure | None:
         """The trainer has waited for so long, and nothing has come: see how the workers are."""
         self.is_calm = False
-        self._watchdog.note_waited(passed_s)
         timings = [worker.board.read_timing() for worker in self._pool.workers]
         others_got_on = any(
             timing.batches and not worker.leases for worker, timing in zip(self._pool.workers, timings, strict=True)
@@ -89,8 +92,9 @@ class Supervisor:
         everybody = (*self._pool.workers, *self._pool.hedges.values())
         pulses = {worker.seat: worker.board.read_pulse() for worker in everybody}  # once: they may move at any moment
         self._look_at_all(everybody, pulses, passed_s, others_got_on=others_got_on)
+        self._watchdog.note_waited(passed_s)
         for worker in everybody:
-            if worker.known_pid is None and self._watchdog.is_stillborn(worker.seat):
+            if self.hedging.is_to_be_born(worker) and self._watchdog.is_stillborn(worker.seat):
                 self.hedging.give_up_stem_of(worker)
         for hedge in list(self._pool.hedges.values()):
             if self._judge(hedge, timings) is State.STALLED:
@@ -98,7 +102,7 @@ class Supervisor:
         states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
         unwell = [worker for worker, state in states.items() if state is not State.FINE]
-        unreported = [worker for worker in unwell if self._is_new(worker.seat, pulses[worker.seat])]
+        unreported = [worker for worker in unwell if self._is_to_be_reported(worker.seat, pulses[worker.seat])]
         for worker in stuck:
             if self._is_beyond_hope(worker):
                 return self._give_up(worker)
@@ -109,7 +113,7 @@ class Supervisor:
             did = hedged.get(worker, "nothing yet: it may still come back")
             is_at_work = states[worker] is State.SLOW
             if is_at_work:
-                did = "nothing: it is at work, and is left alone"
+                did = "nothing: it is at work, and is left alone, however long it takes (timeout= would set a limit)"
             self._report(worker, texts, timings, is_at_work=is_at_work, did=did)
         self._give_up_workers_if_lost(stuck)
         return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
@@ -190,28 +194,33 @@ class Supervisor:
     ) -> None:
         silent = []
         for worker in workers:
-            is_watched = worker.known_pid is not None or self.hedging.is_to_be_born(worker)
-            if not worker.leases or not is_watched:
+            if not worker.leases:
                 self._watchdog.forget(worker.seat)
             elif self._watchdog.look(worker.seat, pulses[worker.seat], passed_s=passed_s):
                 silent.append(worker)
             if others_got_on:
                 self._watchdog.note_others_got_on(worker.seat)
-        for seat, seen in (self._witness.look_at(silent) if silent else {}).items():
-            self._watchdog.look_closer(seat, seen, passed_s=passed_s)
+        seen = self._witness.look_at(silent) if silent else {}
+        for worker in silent:
+            self._watchdog.look_closer(worker.seat, seen.get(worker.seat), passed_s=passed_s)
 
     def _judge(self, worker: Worker, timings: Sequence[Timing]) -> State:
+        if worker.known_pid is None and not self.hedging.is_to_be_born(worker):
+            return State.FINE  # its stem may be importing; only the limit of a standstill holds for it
         return self._watchdog.judge(
             worker.seat,
             samples_done=sum(timing.samples for timing in timings),
             slowest_s=max(timing.longest_fetch_ns for timing in timings) / 1e9,
         )
 
-    def _is_new(self, seat: SeatNo, pulse: Pulse) -> bool:
-        """Whether this stall has not been reported yet; it is from now on."""
-        is_new = self._reported.get(seat) != pulse
-        self._reported[seat] = pulse
-        return is_new
+    def _is_to_be_reported(self, seat: SeatNo, pulse: Pulse) -> bool:
+        """Whether this stall is new, or has lasted far longer than when it was reported; from now on it is reported."""
+        silent_s = self._watchdog.silent_s(seat)
+        before, reported_s = self._reported.get(seat, (None, 0.0))
+        if before == pulse and silent_s < REPORT_AGAIN * reported_s:
+            return False
+        self._reported[seat] = pulse, silent_s
+        return True
 
     def _report(
         self,

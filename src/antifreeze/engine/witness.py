@@ -29,6 +29,7 @@ class Witness:
 
     def __init__(self) -> None:
         self._oom_kills = machine.oom_kills()
+        self._families = machine.Families()
 
     def look_at(self, workers: Sequence[Worker]) -> dict[SeatNo, Seen]:
         """What the kernel says about workers and all that they started, in one look; nothing about those that are gone.
@@ -37,19 +38,20 @@ class Witness:
         """
         pids = {worker.seat: worker.known_pid or worker.stem.pid for worker in workers}
         born = [worker.known_pid for worker in workers if worker.known_pid is not None]
-        groups = machine.facts_of_groups(born) if born else {}
+        groups = self._families.facts_of(born) if born else {}
         seen = {}
         for seat, pid in pids.items():
             facts = machine.process_facts(pid)
             if facts is None:
                 continue
-            used = groups.get(pid, facts)
+            used = groups.get(pid) or machine.GroupFacts(facts.cpu_s, facts.io_bytes, is_running=facts.state == "R")
             seen[seat] = Seen(
                 cpu_s=used.cpu_s,
                 io_bytes=used.io_bytes,
                 is_traced=facts.tracer_pid != 0,
                 is_stopped=facts.state == "T",
                 waits_in=facts.waits_in,
+                is_running=used.is_running,
             )
         return seen
 

@@ -3,6 +3,7 @@
 Everything here answers on any system; where the answer cannot be had, it is the harmless one.
 """
 
+from antifreeze.machine.families import Families, GroupFacts, facts_of_groups
 from antifreeze.machine.kin import (
     Kin,
     age_s,
@@ -47,19 +48,14 @@ from antifreeze.machine.own import (
     umask,
     waited_for_processor_s,
 )
-from antifreeze.machine.processes import (
-    GroupFacts,
-    ProcessFacts,
-    exit_code_of,
-    facts_of_groups,
-    process_facts,
-)
+from antifreeze.machine.processes import ProcessFacts, exit_code_of, process_facts
 from antifreeze.machine.rights import Rights, catches, rights_over
 from antifreeze.machine.threads import files_waited_in, thread_names
 from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, peer_of, wait_of
 
 __all__ = [
     "Descriptors",
+    "Families",
     "GroupFacts",
     "Kin",
     "MappedFile",

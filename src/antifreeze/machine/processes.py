@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import stat
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from antifreeze.machine.connections import bytes_over_connections
 from antifreeze.machine.reading import lines, listing
 
 # The system calls that a stuck worker sits in, by number; of "file", the descriptor tells what is waited for.
@@ -71,19 +71,12 @@ class ProcessFacts:
     cpu_s: float
     """Processor time of all its threads so far."""
     io_bytes: int
-    """Bytes read and written so far, from files, pipes and sockets; 0 if that is not for us to see."""
+    """Bytes read and written so far: from files and pipes, pages of mapped files, connections; what we may not see is 0."""
     tracer_pid: int
     """Who debugs it; 0: nobody."""
     waits_in: str | None
     """What its main thread waits for: lock, file lock, socket, pipe, terminal (somebody to type), poll, sleep, child (its
     end) or disk; None: something else, or nothing."""
-
-
-class GroupFacts(NamedTuple):
-    """What a process and all that it started have used; a change of either number means that something works."""
-
-    cpu_s: float
-    io_bytes: int
 
 
 class Stat(NamedTuple):
@@ -92,6 +85,8 @@ class Stat(NamedTuple):
     state: str
     parent: int
     group: int
+    major_faults: int
+    """Pages that had to be read from a disk: of mapped files, or from the swap."""
     cpu_s: float
     reaped_cpu_s: float
     """Of its children that have ended."""
@@ -110,25 +105,10 @@ def process_facts(pid: int) -> ProcessFacts | None:
     return ProcessFacts(
         state=seen.state,
         cpu_s=seen.cpu_s,
-        io_bytes=_io_bytes(pid),
+        io_bytes=io_bytes(pid, seen),
         tracer_pid=int(tracer.split()[1]),
         waits_in=_waits_in(pid, seen.state),
     )
-
-
-def facts_of_groups(pids: Iterable[int]) -> dict[int, GroupFacts]:
-    """What the groups that these processes lead, and all children of their members, have used; all in one look."""
-    known = {number: seen for number in numbers_in_proc() if (seen := facts_in_stat(number)) is not None}
-    facts = {}
-    for pid in pids:
-        members = {number for number, seen in known.items() if pid in (number, seen.group)}
-        while more := {number for number, seen in known.items() if seen.parent in members} - members:
-            members |= more
-        if members:
-            # With the children that have ended: their time must not seem to be taken back.
-            cpu_s = sum(known[number].cpu_s + known[number].reaped_cpu_s for number in members)
-            facts[pid] = GroupFacts(cpu_s, sum(map(_io_bytes, members)))
-    return facts
 
 
 def numbers_in_proc() -> list[int]:
@@ -149,6 +129,7 @@ def facts_in_stat(pid: int) -> Stat | None:
         state=fields[0],
         parent=int(fields[1]),
         group=int(fields[2]),
+        major_faults=int(fields[9]),
         cpu_s=user + system,
         reaped_cpu_s=reaped_user + reaped_system,
         started_s=int(fields[19]) * tick_s,
@@ -165,8 +146,10 @@ def exit_code_of(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(int(fields[49])) if len(fields) > 49 else None
 
 
-def _io_bytes(pid: int) -> int:
-    return sum(int(line.split()[1]) for line in lines(f"/proc/{pid}/io") if line.startswith(("rchar:", "wchar:")))
+def io_bytes(pid: int, seen: Stat) -> int:
+    """Bytes that a process has read and written so far, as far as we may see them."""
+    by_calls = sum(int(line.split()[1]) for line in lines(f"/proc/{pid}/io") if line.startswith(("rchar:", "wchar:")))
+    return by_calls + seen.major_faults * os.sysconf("SC_PAGE_SIZE") + bytes_over_connections(pid)
 
 
 def _waits_in(pid: int, state: str) -> str | None:

@@ -16,7 +16,7 @@ from antifreeze.settings.variables import environment
 STALL_AFTER_S = 10.0
 # For a sample at which workers are blocked while others get on: well before a distributed job's own 10 minutes.
 ONE_BLOCKED_S = 300.0
-# When nothing gets on at all: a file server may take long to come back.
+# When all workers are blocked: a file server may take long to come back.
 ALL_BLOCKED_S = 1800.0
 
 
@@ -28,7 +28,7 @@ class Options:
     stall_after_s: float = STALL_AFTER_S
     """A sample that takes longer than this, and than this loader's samples usually do, may be called stuck."""
     sample_timeout_s: float | None = None
-    """When to give up a sample at which workers are blocked; None: after 5 minutes, or 30 if nothing at all gets on."""
+    """When to give up a sample at which workers are blocked; None: after 5 minutes, or 30 if all workers are blocked."""
     hedge: bool = True
     """Whether a second worker tries what another one is stuck at."""
     replay: bool = True
@@ -51,7 +51,7 @@ class Options:
 
     @property
     def all_blocked_s(self) -> float:
-        """How long nothing at all may get on."""
+        """How long all workers may be blocked."""
         return self.sample_timeout_s or ALL_BLOCKED_S
 
 

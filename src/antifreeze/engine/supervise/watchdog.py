@@ -4,6 +4,9 @@ Time is counted only while the trainer waits, in slices, so that a suspended mac
 step that takes an hour costs nobody more than one slice. A worker is *stalled* when its sample takes far longer than this
 loader's samples do and it is blocked: neither it nor anything that it started computes, reads or writes. One that is not
 blocked is *slow*, however long it takes.
+
+What always holds: no limit is reached by a worker that works. A blocked worker may be waiting for one that works (for a
+lock on a file, say), so the time of both limits stands still while any silent worker works.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ FIRST_IN_A_LOCK, FIRST = 1.5, 6.0
 BLOCKED_S = 5.0
 # Less than this share of a processor is the noise of waking up and waiting again.
 IDLE_SHARE = 0.05
+# A second of work takes back so many seconds of standstill: a worker that works now and then is never given up, but a
+# thread that only writes a line every minute does not hide a standstill.
+WORK_TAKES_BACK = 10
 
 
 class State(Enum):
@@ -44,6 +50,8 @@ class Seen:
     is_stopped: bool
     waits_in: str | None
     """What it waits for: `lock`, `socket`, `pipe`, `sleep`, `disk` …"""
+    is_running: bool = False
+    """Whether any of them has a processor, or waits for nothing but one."""
 
 
 @dataclass(slots=True)
@@ -51,6 +59,10 @@ class _Watch:
     pulse: Pulse
     silent_s: float = 0.0
     blocked_s: float = 0.0
+    counted_s: float = 0.0
+    """Of `blocked_s`, what counts towards the limit: without the time in which another silent worker worked."""
+    is_at_work: bool = False
+    """Whether it worked between the last two closer looks."""
     others_got_on: bool = False
     last: Seen | None = None
 
@@ -67,12 +79,12 @@ class Watchdog:
 
     @property
     def is_at_a_standstill(self) -> bool:
-        """Whether nobody has got to another sample for so long that there is no hope left."""
+        """Whether all workers have been blocked for so long that there is no hope left."""
         return self._standstill_s >= self._standstill_limit_s
 
     @property
     def standstill_s(self) -> float:
-        """How long we have waited since anybody got to another sample."""
+        """How long all workers have been blocked, as far as we have waited."""
         return self._standstill_s
 
     @property
@@ -93,10 +105,6 @@ class Watchdog:
         if watch is not None:
             watch.others_got_on = True
 
-    def note_waited(self, passed_s: float) -> None:
-        """The trainer has waited for so long, and nothing has come."""
-        self._standstill_s += passed_s
-
     def look(self, seat: SeatNo, pulse: Pulse, *, passed_s: float) -> bool:
         """A look at the pulse of a worker that has something to do; whether it is worth a closer look."""
         watch = self._watches.get(seat)
@@ -108,16 +116,29 @@ class Watchdog:
         watch.silent_s += passed_s
         return watch.silent_s >= min(CURIOUS_S, self._stall_after_s / 2)
 
-    def look_closer(self, seat: SeatNo, seen: Seen, *, passed_s: float) -> None:
-        """What the kernel says about a silent worker."""
+    def look_closer(self, seat: SeatNo, seen: Seen | None, *, passed_s: float) -> None:
+        """Take in what the kernel says about a silent worker; None: it says nothing, so nothing shows that it works."""
         watch = self._watches[seat]
-        before, watch.last = watch.last, seen
-        if seen.is_traced:  # somebody is debugging it
-            watch.silent_s = watch.blocked_s = self._standstill_s = 0.0
-        elif before is None or _is_working(before, seen, passed_s):
-            watch.blocked_s = 0.0  # but a loop that never ends is a standstill
+        before, watch.last = watch.last, seen or watch.last
+        watch.is_at_work = seen is not None and before is not None and _is_working(before, seen, passed_s)
+        if seen is not None and seen.is_traced:  # somebody is debugging it
+            watch.silent_s = watch.blocked_s = watch.counted_s = self._standstill_s = 0.0
+        elif watch.is_at_work or (seen is not None and before is None):
+            watch.blocked_s = watch.counted_s = 0.0
         else:
             watch.blocked_s += passed_s
+
+    def note_waited(self, passed_s: float) -> None:
+        """Count a slice in which the trainer waited and nothing came; only after all looks of this slice."""
+        watches = self._watches.values()
+        if any(watch.is_at_work for watch in watches):
+            self._standstill_s = max(0.0, self._standstill_s - WORK_TAKES_BACK * passed_s)
+            return
+        for watch in watches:
+            if watch.blocked_s:
+                watch.counted_s += passed_s
+        if all(watch.blocked_s for watch in watches):
+            self._standstill_s += passed_s
 
     def forget(self, seat: SeatNo) -> None:
         """This worker has ended, or has nothing to do."""
@@ -141,7 +162,7 @@ class Watchdog:
         """Whether all of these have been blocked for longer than any sample may take, while others got on."""
         watches = [self._watches.get(seat) for seat in seats]
         return all(
-            watch is not None and watch.others_got_on and watch.blocked_s >= self._sample_limit_s for watch in watches
+            watch is not None and watch.others_got_on and watch.counted_s >= self._sample_limit_s for watch in watches
         )
 
     def is_stillborn(self, seat: SeatNo) -> bool:
@@ -174,4 +195,7 @@ class Watchdog:
 
 
 def _is_working(before: Seen, now: Seen, passed_s: float) -> bool:
-    return now.cpu_s - before.cpu_s > IDLE_SHARE * passed_s or now.io_bytes > before.io_bytes
+    # On a busy machine one that could run may not get its share of the processors, twice in a row.
+    is_waiting_for_processor = before.is_running and now.is_running
+    has_computed = now.cpu_s - before.cpu_s > IDLE_SHARE * passed_s
+    return has_computed or is_waiting_for_processor or now.io_bytes > before.io_bytes
