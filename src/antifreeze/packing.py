@@ -311,7 +311,7 @@ def _in_shared_memory(pieces: Iterable[bytes | memoryview]) -> torch.Tensor:
     finally:
         os.close(fd)
     os.set_inheritable(storage._share_fd_cpu_()[0], False)  # torch's own copy, which programs started here would get
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
 
 
 def _view(tensor: torch.Tensor) -> memoryview:

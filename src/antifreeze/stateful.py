@@ -111,7 +111,7 @@ class StatefulDataLoader(DataLoader[T_co]):
             )
         self.snapshot_every_n_steps = snapshot_every_n_steps
         if generator is None:  # so that later epochs do not depend on what the training draws from torch's
-            generator = new_generator(int(torch.empty((), dtype=torch.int64).random_().item()))
+            generator = new_generator(int(torch.empty((), dtype=torch.int64, device="cpu").random_().item()))
         super().__init__(
             dataset,
             batch_size,

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import Dataset
 
+from antifreeze import StatefulDataLoader
 from drop_in import datasets
 from drop_in.datasets import Numbers, Pictures, Records
 from drop_in.harness import SELFTEST, Maker, Way, assert_same
@@ -160,3 +162,38 @@ def ours_only_if_it_crosses(way: Way) -> Way:
     if way.context == "spawn" and SELFTEST:
         pytest.skip("torch cannot send a lambda to a spawned worker")
     return way
+
+
+class OnTheCpu(Dataset[Any]):
+    """Says where its tensors are to be, as one has to where the default device is another."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        image = torch.full((130, 140), float(index), device="cpu")
+        return {"image": image, "turned": image.t(), "name": str(index), "empty": torch.empty(0, 3, device="cpu")}
+
+
+def as_they_are(samples: list[Any]) -> list[Any]:
+    return samples
+
+
+def use_another_device(worker: int) -> None:
+    torch.set_default_device("meta")
+
+
+@pytest.mark.parametrize("collate_fn", [None, as_they_are])
+def test_batches_come_whatever_the_default_device_of_trainer_and_worker(ours: Way, collate_fn: Any) -> None:
+    def case(make: Maker) -> Any:
+        loader = make(OnTheCpu(), batch_size=3, collate_fn=collate_fn, worker_init_fn=use_another_device)
+        batches = iter(loader)  # outside: torch draws a seed there, where the default device says
+        with torch.device("meta"):
+            return list(batches)
+
+    assert len(assert_same(ours, case)) == 4
+
+
+def test_a_stateful_loader_can_be_made_whatever_the_default_device() -> None:
+    with torch.device("meta"):
+        assert StatefulDataLoader(OnTheCpu()).generator.device.type == "cpu"

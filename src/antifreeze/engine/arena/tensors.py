@@ -1,4 +1,9 @@
-"""A tensor over memory that it does not own: the cheapest way that torch has for it."""
+"""A tensor over memory that it does not own: the cheapest way that torch has for it.
+
+The memory is also an attribute of the Python object of the tensor's storage, which lives as long as the storage does.
+torch moves a storage (`share_memory_()`, a queue of `torch.multiprocessing`) by giving it other memory and letting go of
+what it had; but an array that shows the tensor holds the storage, and goes on reading where the memory was.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +37,19 @@ def tensor_over(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...], offset:
     """A dense tensor, not empty, whose bytes are those of the buffer from this offset on; it keeps the buffer alive."""
     numpy_dtype = _NUMPY.get(dtype)
     if numpy_dtype is not None:
-        return _from_numpy(np.ndarray(shape, numpy_dtype, buffer, offset))
-    count = 1
-    for length in shape:
-        count *= length
-    # Not a view of the flat one: torch treats views differently when they are changed in place.
-    return _frombuffer(buffer, dtype=dtype, count=count, offset=offset).resize_(shape)
+        tensor = _from_numpy(np.ndarray(shape, numpy_dtype, buffer, offset))
+    else:
+        count = 1
+        for length in shape:
+            count *= length
+        # Not a view of the flat one: torch treats views differently when they are changed in place.
+        tensor = _frombuffer(buffer, dtype=dtype, count=count, offset=offset).resize_(shape)
+    tensor.untyped_storage()._antifreeze_memory = buffer  # type: ignore[attr-defined]
+    return tensor
+
+
+def storage_over(buffer: Any, offset: int, length: int) -> torch.UntypedStorage:
+    """A storage whose bytes are those of the buffer from this offset on; it keeps the buffer alive."""
+    storage = _frombuffer(buffer, dtype=torch.uint8, count=length, offset=offset).untyped_storage()
+    storage._antifreeze_memory = buffer  # type: ignore[attr-defined]
+    return storage

@@ -17,6 +17,7 @@ import torch
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
+from antifreeze.engine.arena.tensors import storage_over
 
 _STAND_INS = "antifreeze.engine.arena.pickled"
 
@@ -111,11 +112,13 @@ class _SlotMemory:
         Not a view, as torch's is not; and on the same storage as any other tensor of this region, as in torch.
         """
         dtype = DTYPES[code]
-        tensor = torch.empty(0, dtype=dtype)
         if length:
             storage, low = self._storage_of(region)
+            tensor = torch.empty(0, dtype=dtype, device="cpu")
             return tensor.set_(storage, (start - low) // dtype.itemsize, shape, strides)
-        return torch.empty_strided(shape, strides, dtype=dtype) if strides else torch.empty(shape, dtype=dtype)
+        if strides:
+            return torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
+        return torch.empty(shape, dtype=dtype, device="cpu")
 
     def leaf_at(
         self, code: int, region: int, start: int, length: int, shape: tuple[int, ...], strides: tuple[int, ...]
@@ -125,7 +128,7 @@ class _SlotMemory:
 
     def storage_at(self, region: int, length: int) -> torch.UntypedStorage:
         """The storage under an unusual tensor."""
-        return self._storage_of(region)[0] if length else torch.UntypedStorage(0)
+        return self._storage_of(region)[0] if length else torch.UntypedStorage(0, device="cpu")
 
     def _storage_of(self, region: int) -> tuple[torch.UntypedStorage, int]:
         """(storage, how far into the worker's storage it begins): one for all tensors of a region."""
@@ -133,8 +136,7 @@ class _SlotMemory:
         if known is None:
             buffer, offset = self._memory_of(region)
             low, length = self.table[2 + 3 * region : 4 + 3 * region]
-            flat = torch.frombuffer(buffer, dtype=torch.uint8, count=length, offset=offset + low)
-            known = self._storages[region] = flat.untyped_storage(), low
+            known = self._storages[region] = storage_over(buffer, offset + low, length), low
         return known
 
     def _bytes_of(self, region: int, length: int) -> memoryview:

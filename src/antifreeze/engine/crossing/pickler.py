@@ -293,7 +293,7 @@ class _ReceivedMemory:
         if kind == "shared":
             return torch.UntypedStorage._new_shared_fd_cpu(self._shared[where], length)  # type: ignore[attr-defined, no-any-return]
         if not length:
-            return torch.UntypedStorage(0)
+            return torch.UntypedStorage(0, device="cpu")
         return torch.frombuffer(self._buffers[where : where + length], dtype=torch.uint8).untyped_storage()
 
 
