@@ -49,11 +49,12 @@ def remember(loader: Any) -> None:
     """
     dataset = loader.dataset
     try:
-        estate = _Estate(weakref.ref(dataset), weakref.ref(loader), arguments(loader))
+        # C code alone runs when the dataset dies, wherever that is: in a Python function, what a signal handler raises
+        # would be dropped.
+        dying = functools.partial(_estates.pop, id(dataset))
+        estate = _Estate(weakref.ref(dataset, dying), weakref.ref(loader), arguments(loader))
     except TypeError:
         return
-    if id(dataset) not in _estates:
-        weakref.finalize(dataset, _estates.pop, id(dataset), None).atexit = False
     _estates[id(dataset)] = estate
     _take_the_factory()
 

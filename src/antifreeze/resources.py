@@ -10,6 +10,7 @@ first.
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import os
 import sys
@@ -45,6 +46,7 @@ class PerWorker(Generic[R]):
         self._opened: tuple[R] | None = None
         self._number = 0
         _all.add(self)
+        _forget_in_children()
 
     def __call__(self) -> R:
         opened = self._opened
@@ -119,12 +121,15 @@ def _close_all() -> None:
             traceback.print_exc()
 
 
+@functools.cache
+def _forget_in_children() -> None:
+    """Have children that are forked from now on forget what is open here."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_in_child)
+
+
 def _forget_in_child() -> None:
     global _exit
     _exit = None
     for each in list(_all):
         each._forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

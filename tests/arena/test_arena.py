@@ -3,13 +3,15 @@
 import gc
 import os
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import BuiltinFunctionType
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
-from antifreeze.engine.arena import arena as arena_module
+from antifreeze.engine import forks
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.arena import LETTERS_IN_A_ROW, SPARE, Arena, Lease
 from antifreeze.engine.arena.forms import Form
@@ -29,6 +31,13 @@ WORKER = WorkerNo(0)
 
 def descriptors() -> set[str]:
     return {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
+
+
+def fork() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 class Setting:
@@ -208,9 +217,7 @@ def test_memory_that_a_child_of_the_trainer_sees_is_never_written_again(setting:
     before = descriptors()
     tensor = setting.batch(1)
     (slot,) = setting.arena._segments
-    setting.arena.note_fork()
-    setting.arena.note_fork()
-    assert setting.states() == ["SHARED"]
+    fork()
     assert tensor.eq(1).all()
     del tensor
     lease = setting.lease()
@@ -220,16 +227,18 @@ def test_memory_that_a_child_of_the_trainer_sees_is_never_written_again(setting:
     assert descriptors() == before
 
 
-def test_a_slot_released_before_a_fork_is_free_after_it(setting: Setting) -> None:
+def test_a_slot_that_was_free_at_a_fork_is_used_again(setting: Setting) -> None:
     tensor = setting.batch(1)
     del tensor
-    setting.arena.note_fork()
-    assert setting.states() == ["FREE"]
+    setting.arena._collect()
+    fork()
+    assert setting.is_lent(setting.batch(2))
+    assert setting.lease().slot is not None
 
 
 def test_slots_that_a_fork_has_spoilt_count_as_lent(setting: Setting) -> None:
     kept = [setting.batch(value) for value in range(SPARE)]
-    setting.arena.note_fork()
+    fork()
     assert not setting.is_lent(setting.batch(9))
     assert all(each.eq(value).all() for value, each in enumerate(kept))
     kept.clear()
@@ -239,11 +248,65 @@ def test_slots_that_a_fork_has_spoilt_count_as_lent(setting: Setting) -> None:
 def test_every_arena_hears_of_a_fork() -> None:
     settings = [Setting(), Setting()]
     kept = [each.batch(1) for each in settings]
-    arena_module._before_fork()
-    assert [each.states() for each in settings] == [["SHARED"], ["SHARED"]]
+    fork()
+    assert all(tensor.eq(1).all() for tensor in kept)
+    kept.clear()
+    assert [each.lease().slot for each in settings] == [None, None]
     for each in settings:
         each.arena.close()
-    assert all(tensor.eq(1).all() for tensor in kept)
+
+
+def test_what_is_called_before_a_fork_is_not_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal handler that raises in a Python function there is ignored, and so would be the rest of the function."""
+    called: list[Any] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: called.extend(hooks.items()))
+    forks.start_counting.__wrapped__()
+    [(when, hook)] = called
+    assert when == "before" and isinstance(hook, partial) and isinstance(hook.func, BuiltinFunctionType)
+
+
+OVER_A_CYCLE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a memoryview": lambda batch: memoryview(batch.numpy()),
+    "an array": lambda batch: batch.numpy(),
+    "the tensor": lambda batch: batch,
+    "its storage": lambda batch: batch.untyped_storage(),
+    "the owner": lambda batch: batch.untyped_storage()._antifreeze_memory,  # type: ignore[attr-defined]
+    "a memoryview of the owner": lambda batch: memoryview(batch.untyped_storage()._antifreeze_memory),  # type: ignore[attr-defined]
+}
+
+
+class Pooled:
+    """A record that puts itself back into a pool when it is collected, as caches of buffers do."""
+
+    pool: ClassVar[list["Pooled"]] = []
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+        self.itself = self
+
+    def __del__(self) -> None:
+        self.pool.append(self)
+
+
+@pytest.mark.parametrize("content", OVER_A_CYCLE)
+def test_what_a_finalizer_brings_back_to_life_keeps_its_memory(setting: Setting, content: str) -> None:
+    record = Pooled(OVER_A_CYCLE[content](setting.batch(1)))
+    del record
+    gc.collect()
+    assert len(Pooled.pool) == 1
+    kept = [setting.batch(value) for value in range(2, 5)]
+    assert bytes(_bytes_of(Pooled.pool[0].content)[:SIZE]) == b"\x01" * SIZE
+    del kept
+    Pooled.pool[0].itself = None
+    Pooled.pool.clear()
+    setting.arena._collect()
+    assert setting.arena._books.lent == 0
+
+
+def _bytes_of(content: Any) -> Any:
+    if isinstance(content, torch.UntypedStorage):
+        content = torch.empty(0, dtype=torch.uint8).set_(content)
+    return memoryview(content.numpy() if isinstance(content, torch.Tensor) else content).cast("B")
 
 
 def test_the_window_shrinks_with_the_budget_and_one_slot_to_lend_remains() -> None:

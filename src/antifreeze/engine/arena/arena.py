@@ -10,13 +10,13 @@ owner is appended to a deque when it dies, and looked at before the next lease.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from antifreeze import machine
+from antifreeze.engine import forks
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
@@ -39,8 +39,10 @@ _arenas: weakref.WeakSet[Arena] = weakref.WeakSet()
 class _Tag(weakref.ref[Owner]):
     """A weak reference to the owner of a lent slot that knows which slot it was."""
 
-    __slots__ = ("slot",)
+    __slots__ = ("forks", "slot")
     slot: SlotNo
+    forks: int
+    """How many forks there had been when the slot was lent."""
 
 
 class Lease(NamedTuple):
@@ -74,6 +76,8 @@ class Arena:
         self._forms: dict[tuple[SeatNo, int], Form] = {}
         self._letters: defaultdict[SeatNo, int] = defaultdict(int)
         _arenas.add(self)
+        forks.start_counting()
+        forks.call_in_children(_in_child)
 
     @property
     def window(self) -> int:
@@ -204,11 +208,6 @@ class Arena:
         self._released.clear()
         _arenas.discard(self)
 
-    def note_fork(self) -> None:
-        """The trainer is about to fork: the child will see what is lent, so it must never be written again."""
-        self._collect()
-        self._books.move_all(self._books.slots_in(State.LENT, State.SHARED), Event.FORK)
-
     def _lend(self, slot: SlotNo, segment: Segment, most: int) -> Owner | None:
         if self._books.lent >= most:
             self._collect()
@@ -217,6 +216,7 @@ class Arena:
         owner = segment.owner()
         tag = _Tag(owner, self._released.append)
         tag.slot = slot
+        tag.forks = forks.count()
         self._tags[slot] = tag
         self._books.move(slot, Event.LEND)
         return owner
@@ -225,12 +225,15 @@ class Arena:
         """Take back the slots whose last tensor has died since we last looked."""
         while True:
             try:
-                slot = self._released.popleft().slot
-            except IndexError:  # a fork in another thread looks, too
+                tag = self._released.popleft()
+            except IndexError:  # another thread looks, too
                 return
+            slot = tag.slot
             self._tags.pop(slot, None)
             if self._books.state(slot) is State.GONE:
                 continue
+            if tag.forks != forks.count():  # a child of the trainer may see what was in it: never write into it again
+                self._books.move(slot, Event.FORK)
             if self._books.move(slot, Event.RELEASE) is State.GONE:
                 self._segments.pop(slot).close_descriptor()
             else:
@@ -254,16 +257,7 @@ class Arena:
         )
 
 
-def _before_fork() -> None:
-    for arena in list(_arenas):
-        arena.note_fork()
-
-
 def _in_child() -> None:
     # The child has no business with the trainer's slots: descriptors go, memory that batches point into stays.
     for arena in list(_arenas):
         arena.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_in_child)

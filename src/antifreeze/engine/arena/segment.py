@@ -12,10 +12,8 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
-import gc
 import mmap
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -30,53 +28,32 @@ Owner = ctypes.Array[ctypes.c_char]
 """An object that exposes mapped memory and keeps it mapped."""
 
 
-class _Collector:
-    """Whether the collector is at work, and what is to be unmapped when it is done.
+# Python's `mmap` does not name them all.
+_MAP_FIXED = 0x10
+_MAP_NORESERVE = 0x4000
 
-    It calls `__del__` of all that it collects, in any order, before it lets go of anything: an iterator in a cycle reads
-    its boards at its end, and would crash if they had ended first.
+
+def _map(fd: int, size: int, flags: int) -> mmap.mmap:
+    """The memory of this descriptor, unmapped when nothing refers to it any more.
+
+    Python reserves the addresses, and the descriptor's memory is put over them: so C code unmaps it, when the object is
+    freed. (A `__del__` would come too early, for the collector calls it while others that it collects still read the
+    memory; and it would lose what a signal handler raises meanwhile.)
     """
-
-    def __init__(self) -> None:
-        self.is_at_work = False
-        self.waiting: list[Callable[[], object]] = []
-        gc.callbacks.append(self._note)
-
-    def _note(self, phase: str, _: object) -> None:
-        self.is_at_work = phase == "start"
-        while self.waiting and not self.is_at_work:
-            self.waiting.pop()()
+    reserved = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+    address = _address_of(reserved)
+    mapped = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED, fd, 0)
+    if mapped != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return reserved
 
 
-_collector = _Collector()
+def _address_of(mapping: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping))
 
 
-class _Mapping:
-    """Mapped memory, unmapped when nothing refers to it any more."""
-
-    __slots__ = ("_unmap", "address", "size")
-
-    def __init__(self, fd: int, size: int, flags: int) -> None:
-        libc = _libc()
-        address = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd, 0)
-        if address in (None, ctypes.c_void_p(-1).value):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-        self.address: int = address
-        self.size = size
-        self._unmap = functools.partial(libc.munmap, address, size)  # modules may be gone when the interpreter ends
-
-    def __del__(self, _collector: _Collector = _collector, _is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        # The collector of an interpreter that ends does not say that it is at work; and all is unmapped soon.
-        if hasattr(self, "_unmap") and not _is_ending():
-            if _collector.is_at_work:
-                _collector.waiting.append(self._unmap)
-            else:
-                self._unmap()
-
-    def owner(self) -> Owner:
-        owner = _owner_type(self.size).from_address(self.address)
-        owner.mapping = self
-        return cast("Owner", owner)
+def _owner_of(mapping: mmap.mmap) -> Owner:
+    return cast("Owner", _owner_type(len(mapping)).from_buffer(mapping))
 
 
 class Segment:
@@ -85,9 +62,9 @@ class Segment:
     __slots__ = ("_mapping", "address", "fd", "size", "view")
 
     def __init__(self, fd: int, size: int) -> None:
-        self._mapping = _Mapping(fd, size, mmap.MAP_SHARED)
-        self.address = self._mapping.address
-        self.view = memoryview(self._mapping.owner()).cast("B")
+        self._mapping = _map(fd, size, mmap.MAP_SHARED)
+        self.address = _address_of(self._mapping)
+        self.view = memoryview(self._mapping)
         self.fd = fd
         self.size = size
 
@@ -95,9 +72,12 @@ class Segment:
         """A new object that exposes the whole memory and that everything made from it keeps alive.
 
         Tensors, arrays and memoryviews hold the object that gave them the buffer; when the last of them is gone, so is
-        this one, and a weak reference to it tells.
+        this one, and a weak reference to it tells. The collector does not follow it: else it would clear the weak
+        reference first, and then call a `__del__` that may bring back to life what points into the memory.
         """
-        return self._mapping.owner()
+        owner = _owner_of(self._mapping)
+        _untrack(owner)
+        return owner
 
     def close_descriptor(self, _close: Callable[[int], None] = os.close) -> None:
         """Close the descriptor; the mapping stays until nothing points into it."""
@@ -168,15 +148,21 @@ def read_all(fd: int) -> bytearray:
 def map_private(fd: int) -> memoryview:
     """Map a whole descriptor copy-on-write, and close it: pages are shared until somebody writes into them."""
     try:
-        return memoryview(_Mapping(fd, os.fstat(fd).st_size, mmap.MAP_PRIVATE).owner()).cast("B")
+        return memoryview(_map(fd, os.fstat(fd).st_size, mmap.MAP_PRIVATE))
     finally:
         os.close(fd)
 
 
 @functools.lru_cache(maxsize=64)
 def _owner_type(size: int) -> Any:
-    # A class of our own, for its instances can hold the mapping.
+    # A class of our own, for its instances can be referred to weakly.
     return type("SlotMemory", (ctypes.c_char * size,), {})
+
+
+# By its index, and not as an attribute, which would be shared with all other users of it.
+_untrack = ctypes.pythonapi["PyObject_GC_UnTrack"]
+_untrack.argtypes = (ctypes.py_object,)
+_untrack.restype = None
 
 
 @functools.cache
@@ -191,7 +177,6 @@ def _libc() -> Any:
         ctypes.c_int,
         ctypes.c_long,
     )
-    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     return libc
 
 

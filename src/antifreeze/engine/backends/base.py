@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from antifreeze.engine import forks
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
@@ -56,6 +57,7 @@ class StemHandle:
         self._is_child = is_child
         self._closed = False
         _handles.add(self)
+        forks.call_in_children(_forget_in_child)
 
     def fork_worker(self, worker: WorkerNo, seat: SeatNo, channel: socket.socket, board: int) -> None:
         """Ask for a worker at the other end of this channel; `Born` comes back over the control channel."""
@@ -134,7 +136,3 @@ def _forget_in_child() -> None:
     # A child of the trainer must hold no end of ours: the lifeline is the trainer's alone.
     for handle in list(_handles):
         handle.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

@@ -10,7 +10,6 @@ import os
 import pickle
 import select
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from antifreeze import machine
+from antifreeze.engine import forks
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
@@ -220,6 +220,7 @@ def _end(base: _Base) -> None:
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """The lock, waited for in slices: another thread may be starting the base, which takes seconds."""
+    forks.call_in_children(_forget_in_child)
     interruptions.let_through(_nothing)  # before the base is asked: an interruption while it answers costs the base
     while not _lock.acquire(timeout=LOCK_SLICE_S):
         interruptions.let_through(_nothing)
@@ -250,7 +251,3 @@ def _forget_in_child() -> None:
         _the_base.close()
         _the_base.popen.returncode = 0  # it is not our child: nothing to wait for, nothing to warn about
         _the_base = None
-
-
-if hasattr(os, "register_at_fork") and sys.platform == "linux":
-    os.register_at_fork(after_in_child=_forget_in_child)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
-import os
 import signal
 import threading
 import traceback
@@ -27,6 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
+
+from antifreeze.engine import forks
 
 T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], Any]
@@ -63,6 +64,7 @@ class held:  # noqa: N801 - reads as what it does: `with held():`
         if not _is_main_thread():
             return
         if _mode is _Mode.OFF:
+            forks.call_in_children(_forget_in_child)
             try:
                 _step_in()
             except BaseException:
@@ -202,7 +204,3 @@ def _forget_in_child() -> None:
     _due.clear()
     _raised.clear()
     _step_aside()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

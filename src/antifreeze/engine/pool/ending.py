@@ -6,10 +6,10 @@ In a child of the trainer, pools are let go of: they are the trainer's.
 from __future__ import annotations
 
 import atexit
-import os
 import time
 from typing import Protocol
 
+from antifreeze.engine import forks
 from antifreeze.engine.backends import interruptions
 
 # All workers are gone within two seconds, on a busy machine, too: so long they are asked, the rest is for force.
@@ -30,6 +30,7 @@ _pools: set[Stoppable] = set()
 
 def hold(pool: Stoppable) -> None:
     """Stop this pool when the program ends, if nobody has before."""
+    forks.call_in_children(_forget_in_child)
     _pools.add(pool)
     atexit.unregister(_stop_all)
     atexit.register(_stop_all)  # anew, to come before whatever its stem needs is ended
@@ -57,7 +58,3 @@ def _stop_all() -> None:
 def _forget_in_child() -> None:
     for pool in list(_pools):
         pool.abandon()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

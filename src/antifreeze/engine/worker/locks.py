@@ -17,11 +17,12 @@ Counting semaphores have no holder. A lock that was made in a worker is not shar
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from multiprocessing import util
 from typing import Any
+
+from antifreeze.engine import forks
 
 _marks: memoryview[int] | None = None
 """Where this process notes what it holds; None: it is not a worker."""
@@ -85,6 +86,7 @@ def watch() -> SharedLocks:
 def note_on(marks: memoryview[int]) -> None:
     """This process is a worker, and this is the part of its board where locks are noted."""
     global _marks
+    forks.call_in_children(_forget_in_child)
     _marks = marks
     _free[:] = range(len(marks))
 
@@ -180,7 +182,3 @@ def _forget_in_child() -> None:
     global _marks
     _marks = None
     _free.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
