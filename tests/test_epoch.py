@@ -30,6 +30,7 @@ from antifreeze.engine.arena import arena as arena_module
 from antifreeze.engine.arena.arena import SPARE, Arena
 from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
 from antifreeze.engine.arena.layout import Parcel
+from antifreeze.engine.arena.segment import CHUNK
 from antifreeze.engine.arena.slots import State
 from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
@@ -291,8 +292,9 @@ class FakePool:
         return work, worker.mapped[work.slot]
 
     def fill(self, worker: FakeWorker, *, size: int, is_large: bool, check: Callable[[Memory], None]) -> None:
-        """The worker makes the batch: in its slot, or in memory of its own if that is too small."""
+        """The worker makes a batch of so many chunks: in its slot, or in memory of its own if that is too small."""
         work, memory = self.take_work(worker)
+        size *= CHUNK
         made: list[int] = []
         if memory is None or memory.size < size:
             memory = Memory(size)
@@ -300,7 +302,7 @@ class FakePool:
             self.open_descriptors[made[0]] = memory
         check(memory)
         memory.content, memory.is_large = self.content_of(worker, work), is_large
-        answer = Filled(work.ticket, Parcel(0, 0, 0, 0), b"", None, size if made else 0)
+        answer = Filled(work.ticket, Parcel(0, size, 0, 0), b"", None, size if made else 0)
         worker.outbox.append((answer, made))
 
     def write_letter(self, worker: FakeWorker) -> None:
@@ -332,9 +334,9 @@ class FakePool:
         del self.open_descriptors[fd]
 
 
-def make_epoch(*, workers: int = 2, prefetch: int = 2, budget_bytes: int = 1000) -> tuple[Epoch, FakePool, Arena]:
+def make_epoch(*, workers: int = 2, prefetch: int = 2, budget: int = 1000) -> tuple[Epoch, FakePool, Arena]:
     pool = FakePool(workers)
-    arena = Arena(window=workers * prefetch, budget_bytes=budget_bytes)
+    arena = Arena(window=workers * prefetch, budget_bytes=budget * CHUNK)
     epoch = Epoch(
         pool,  # type: ignore[arg-type]
         arena,
@@ -381,8 +383,8 @@ class Trainer(RuleBasedStateMachine):
         workers=st.integers(1, 3), prefetch=st.integers(1, 3), budget=st.sampled_from([1000, 1000, 300, 100, 40, 1])
     )
     def start(self, workers: int, prefetch: int, budget: int) -> None:
-        self.epoch, self.pool, self.arena = make_epoch(workers=workers, prefetch=prefetch, budget_bytes=budget)
-        self.budget = budget
+        self.epoch, self.pool, self.arena = make_epoch(workers=workers, prefetch=prefetch, budget=budget)
+        self.budget_bytes = budget * CHUNK
         self.made_up = MadeUp(self.pool)
         self.made_up.__enter__()
         self.planned: list[Any] = []
@@ -600,8 +602,8 @@ class Trainer(RuleBasedStateMachine):
         gc.collect(0)
         self.arena._collect()
         assert len(books.slots_in(State.FREE)) == len(books)
-        assert books.total_bytes <= self.budget or len(books) == 1
-        assert len(books) <= self.epoch._tickets.window + SPARE
+        assert books.total_bytes <= self.budget_bytes or len(books) == 1
+        assert len(books) <= max(self.epoch._tickets.window + SPARE, self.arena._in_use.value)
 
 
 TestTrainer = Trainer.TestCase
@@ -776,13 +778,13 @@ def test_the_window_shrinks_when_batches_are_too_large_for_the_budget(
     said: list[str] = []
     monkeypatch.setattr(intake_module, "say_once", said.append)
     epoch.begin(iter(range(20)).__next__)
-    fill_all(pool, size=arena.budget_bytes // 2)
+    fill_all(pool, size=400)  # of 1000
     assert [epoch.next_batch().content for _ in range(4)] == [0, 1, 2, 3]
     assert epoch._tickets.dispatch.window == 2
     assert sum(len(worker.inbox) for worker in pool.workers) == 2
     assert "prefetching 2 at a time instead of 4" in said[0]
     for expected in range(4, 20):
-        fill_all(pool, size=arena.budget_bytes // 2)
+        fill_all(pool, size=400)
         assert epoch.next_batch().content == expected
         assert arena._books.total_bytes <= arena.budget_bytes
 

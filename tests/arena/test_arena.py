@@ -13,9 +13,10 @@ import torch
 
 from antifreeze.engine import forks
 from antifreeze.engine.arena import segment as memory
-from antifreeze.engine.arena.arena import LETTERS_IN_A_ROW, SPARE, Arena, Lease
+from antifreeze.engine.arena.arena import LETTERS_IN_A_ROW, MOST_LENT, SIZE_SPAN, SPARE, USE_SPAN, Arena, Lease
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import COPY_BELOW, Parcel
+from antifreeze.engine.arena.recent import RecentMaximum
 from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.arena.slots import State
 from antifreeze.engine.arena.writer import Desk, SlotWriter
@@ -64,17 +65,17 @@ class Setting:
                 segment.close_descriptor()
                 self.mapped[lease.slot] = Desk(segment)
             given = self.mapped[lease.slot]
-        self._writer._largest = 0
+        self._writer._slot_bytes = RecentMaximum(1)
         self._writer.begin(given)
         parcel, definition, body, made = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
         assert body is None
         form = self.arena.form_of(WORKER, parcel.form, definition)
         slot = lease.slot
         if made is not None:
-            slot = self.arena.adopt(made.fd, made.size, WORKER, instead_of=slot)
+            slot = self.arena.adopt(made.fd, made.size, WORKER, used_bytes=parcel.end, instead_of=slot)
         else:
             assert slot is not None
-            self.arena.fill(slot, WORKER)
+            self.arena.fill(slot, WORKER, used_bytes=parcel.end)
         self.forms[slot] = form
         return slot, parcel
 
@@ -138,7 +139,16 @@ def test_a_batch_that_cannot_be_opened_leaves_its_slot_free(setting: Setting) ->
     assert setting.states() == ["FREE"]
 
 
-def test_slots_are_lent_within_the_rule_and_further_batches_are_copied(setting: Setting) -> None:
+@pytest.fixture
+def tight() -> Iterator[Setting]:
+    """With room for the window, and for the few that are lent in any case."""
+    made = Setting(budget_bytes=(4 + SPARE) * SLOT_BYTES)
+    yield made
+    made.arena.close()
+
+
+def test_slots_are_lent_within_the_rule_and_further_batches_are_copied(tight: Setting) -> None:
+    setting = tight
     kept = [setting.batch(value) for value in range(SPARE + 4)]
     assert [setting.is_lent(tensor) for tensor in kept] == [True] * SPARE + [False] * 4
     assert [int(tensor[0]) for tensor in kept] == list(range(SPARE + 4))
@@ -148,7 +158,35 @@ def test_slots_are_lent_within_the_rule_and_further_batches_are_copied(setting: 
     assert setting.is_lent(kept[-1])
 
 
-def test_as_many_as_are_under_way_can_be_lent_for_now(setting: Setting) -> None:
+def test_batches_that_are_held_are_lent_while_the_budget_has_room_for_the_window_beside_them() -> None:
+    setting = Setting(budget_bytes=(4 + 16) * SLOT_BYTES)  # 16 steps whose gradients are accumulated, say
+    for cycle in range(3):
+        kept = [setting.batch(value) for value in range(20)]
+        assert [setting.is_lent(tensor) for tensor in kept] == [True] * 16 + [False] * 4
+        assert all(tensor.eq(value).all() for value, tensor in enumerate(kept))
+        assert setting.arena.window == 4
+        assert setting.arena._books.total_bytes <= setting.arena.budget_bytes
+        if cycle == 0:
+            slots = setting.slots
+        assert setting.slots == slots  # those that are given back are used again
+        del kept
+    setting.arena.close()
+
+
+def test_held_batches_that_are_in_the_way_of_larger_ones_make_the_window_smaller_until_they_go() -> None:
+    setting = Setting(budget_bytes=(4 + 16) * SLOT_BYTES)
+    kept = [setting.batch(value) for value in range(16)]
+    large = setting.batch(99, size=5 * SIZE)
+    assert setting.arena.window < 4
+    del kept, large
+    for value in range(2 * SIZE_SPAN):
+        setting.batch(value)
+    assert setting.arena.window == 4
+    setting.arena.close()
+
+
+def test_as_many_as_are_under_way_can_be_lent_for_now(tight: Setting) -> None:
+    setting = tight
     filled = [setting.fill(setting.lease(), value) for value in range(SPARE + 5)]
     copied = [setting.arena.open(*each, setting.forms[each[0]], lambda _: None, for_now=True) for each in filled]
     assert [setting.is_lent(tensor) for tensor in copied] == [True] * (SPARE + 4) + [False]
@@ -159,8 +197,8 @@ def test_as_many_as_are_under_way_can_be_lent_for_now(setting: Setting) -> None:
 
 def test_however_many_batches_the_user_keeps_slots_and_descriptors_stay_few(setting: Setting) -> None:
     before = descriptors()
-    kept = [setting.batch(value % 250) for value in range(30)]
-    assert setting.slots <= SPARE + 1
+    kept = [setting.batch(value % 250) for value in range(MOST_LENT + 30)]
+    assert setting.slots <= MOST_LENT + 1
     assert len(descriptors() - before) == setting.slots
     assert all(tensor.eq(value % 250).all() for value, tensor in enumerate(kept))
 
@@ -236,7 +274,8 @@ def test_a_slot_that_was_free_at_a_fork_is_used_again(setting: Setting) -> None:
     assert setting.lease().slot is not None
 
 
-def test_slots_that_a_fork_has_spoilt_count_as_lent(setting: Setting) -> None:
+def test_slots_that_a_fork_has_spoilt_count_as_lent(tight: Setting) -> None:
+    setting = tight
     kept = [setting.batch(value) for value in range(SPARE)]
     fork()
     assert not setting.is_lent(setting.batch(9))
@@ -334,11 +373,32 @@ def test_the_window_comes_back_when_batches_become_small_again() -> None:
     setting = Setting(window=4, budget_bytes=4 * SLOT_BYTES)
     setting.batch(1, size=3 * SIZE)
     assert setting.arena.window < 4
-    slots = [setting.fill(Lease(None, 0, None, ()), value, size=10_000) for value in range(3)]
+    for value in range(2 * SIZE_SPAN):
+        assert setting.batch(value, size=10_000) is not None
     assert setting.arena.window == 4
-    for slot, parcel in slots:
-        assert setting.open(slot, parcel) is not None
     setting.arena.close()
+
+
+def test_the_window_comes_back_also_where_no_slot_has_to_be_made_for_the_small_ones() -> None:
+    setting = Setting(window=16, budget_bytes=20 * SLOT_BYTES)
+    slots = [setting.fill(Lease(None, 0, None, ()), value) for value in range(16)]
+    for slot, _ in slots:
+        setting.arena.discard(slot)
+    setting.batch(1, size=15 * SIZE)
+    assert setting.arena.window < 16
+    made = len(setting.arena._segments)
+    for value in range(2 * SIZE_SPAN):
+        setting.batch(value)
+    assert setting.arena.window == 16
+    assert len(setting.arena._segments) <= made
+    setting.arena.close()
+
+
+def test_a_slot_far_larger_than_batches_are_is_let_go(setting: Setting) -> None:
+    setting.batch(1, size=40 * SIZE)
+    for value in range(2 * SIZE_SPAN + 1):
+        setting.batch(value)
+    assert setting.arena._books.total_bytes <= 2 * SLOT_BYTES
 
 
 def test_slots_beyond_window_and_spare_are_let_go() -> None:
@@ -346,7 +406,10 @@ def test_slots_beyond_window_and_spare_are_let_go() -> None:
     slots = [setting.fill(Lease(None, 0, None, ()), value) for value in range(8)]
     for slot, _ in slots:
         setting.arena.discard(slot)
-    assert setting.states() == ["FREE"] * (1 + SPARE)
+    assert setting.slots == 8  # of which all were in use a moment ago
+    for value in range(2 * USE_SPAN):
+        setting.batch(value)
+    assert setting.slots == 1 + SPARE
     setting.arena.close()
 
 
@@ -381,7 +444,7 @@ def test_a_worker_whose_batches_come_in_messages_gets_no_slot_until_one_does_not
 def test_what_is_not_in_the_table_is_a_bug_of_ours(setting: Setting) -> None:
     slot, _ = setting.fill(setting.lease(), 1)
     with pytest.raises(InternalError):
-        setting.arena.fill(slot, WORKER)
+        setting.arena.fill(slot, WORKER, used_bytes=SIZE)
     with pytest.raises(InternalError):
         setting.arena.hand_back(slot)
 

@@ -13,7 +13,7 @@ from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import ALIGNMENT, DTYPES, Parcel
 from antifreeze.engine.arena.segment import CHUNK, Segment
 from antifreeze.engine.arena.views import read_batch, read_letter
-from antifreeze.engine.arena.writer import ENCLOSE_UP_TO, MOST_FORMS, Desk, SlotWriter, Written
+from antifreeze.engine.arena.writer import ENCLOSE_UP_TO, MOST_FORMS, SPAN, Desk, SlotWriter, Written
 from antifreeze.engine.crossing.results import ResultPickler, find_inherited
 from antifreeze.errors import ArenaError
 
@@ -122,6 +122,19 @@ def test_without_a_slot_one_is_made_as_large_as_the_largest_so_far(writer: SlotW
     assert second.size == first.size
     first.close_descriptor()
     second.close_descriptor()
+
+
+def test_a_large_batch_is_forgotten_when_the_next_ones_are_small(writer: SlotWriter) -> None:
+    writer.begin(None)
+    outlier = writer.write(large(1, 50 * CHUNK)).made
+    assert outlier is not None
+    outlier.close_descriptor()
+    for _ in range(2 * SPAN):
+        writer.begin(None)
+        small = writer.write(large(1)).made
+        assert small is not None
+        small.close_descriptor()
+    assert small.size < 10 * CHUNK
 
 
 def test_a_tensor_that_was_collated_into_the_slot_is_not_copied(writer: SlotWriter) -> None:

@@ -122,3 +122,14 @@ def test_what_was_ahead_in_a_pass_that_was_broken_off_does_not_shorten_the_next(
     send_all(dispatch)
     dispatch.begin()
     assert not dispatch.narrow()
+
+
+def test_a_window_that_has_become_smaller_than_what_is_under_way_is_overfull_until_that_is_done() -> None:
+    dispatch = dispatch_of(3, window=3)
+    send_all(dispatch)
+    assert not dispatch.is_overfull
+    dispatch.fit(1)
+    assert dispatch.is_overfull
+    dispatch.done()
+    dispatch.done()
+    assert not dispatch.is_overfull

@@ -59,7 +59,7 @@ def test_kept_batches_keep_their_content_and_cost_no_descriptors(way: Way) -> No
     for batch in way.make(Pictures(300), batch_size=1):
         kept.append(batch)
         counts.append(count_descriptors())
-    assert max(counts[50:]) <= max(counts[:50]) + 2
+    assert max(counts[100:]) <= max(counts[:100])  # a few dozen are lent, and have one each; the rest are copies
     assert all(is_intact(batch) for batch in kept)
     assert [int(labels) for _, labels in kept] == list(range(300))
 

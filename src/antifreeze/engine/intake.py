@@ -129,8 +129,8 @@ class Intake:
         outcome: Outcome = self._outcomes.of_batch(message, heard)
         if self._pinner is not None and self._delivery.is_expected(message.ticket):
             outcome = self._outcomes.pin(outcome, self._pinner)
-        if message.made_bytes:
-            self._fit_window(message.made_bytes)
+        if self._arena.window != self._tickets.dispatch.window:
+            self._fit_window()
         return outcome
 
     def _outcome_without_batch(self, worker: Worker, message: Failed | Emptied | Ended) -> Outcome:
@@ -182,13 +182,13 @@ class Intake:
         self._chronicle.note_mishaps(worker, ticket, mishaps)
         self._losses.note_lost(number, [f"{mishap.sample}: {mishap.exception}" for mishap in mishaps if mishap.is_loss])
 
-    def _fit_window(self, slot_bytes: int) -> None:
+    def _fit_window(self) -> None:
         dispatch = self._tickets.dispatch
         dispatch.fit(self._arena.window)
         if dispatch.window < self._smallest_window:
             self._smallest_window = dispatch.window
             what = (
-                f"batches of {slot_bytes >> 20} MB: prefetching {dispatch.window} at a time instead of "
+                f"batches of {self._arena.batch_bytes >> 20} MB: prefetching {dispatch.window} at a time instead of "
                 f"{self._tickets.window}, to stay within {self._arena.budget_bytes >> 20} MB of shared memory"
             )
             self._chronicle.note(Kind.WINDOW_SHRUNK, what)

@@ -117,11 +117,13 @@ class Outcomes:
             self._arena.pass_over(leased, worker.seat)
             return Letter(body, parcel, form, find)
         if made_bytes:
-            slot = self._arena.adopt(heard.descriptors[0], made_bytes, worker.seat, instead_of=leased)
+            slot = self._arena.adopt(
+                heard.descriptors[0], made_bytes, worker.seat, used_bytes=parcel.end, instead_of=leased
+            )
             return Full(slot, parcel, form, find)
         if leased is None:
             raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
-        self._arena.fill(leased, worker.seat)
+        self._arena.fill(leased, worker.seat, used_bytes=parcel.end)
         return Full(leased, parcel, form, find)
 
     def open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:

@@ -90,9 +90,10 @@ class Sharing:
         return [number for number in behind if self._delivery.worker_of(number) == worker.number]
 
     def _look_further(self, plan_one: Callable[[], bool]) -> bool:
-        ahead = self._dispatch.ahead + 1
-        is_held_back = self._dispatch.peek() is not None  # there is no room for what has been planned
-        if is_held_back or ahead > self._most_ahead or not self._arena.has_room_for(ahead) or not plan_one():
+        dispatch = self._dispatch
+        is_held_back = dispatch.peek() is not None or dispatch.is_overfull  # there is no room for what has been planned
+        is_too_far = dispatch.ahead >= self._most_ahead or not self._arena.has_room_for_another
+        if is_held_back or is_too_far or not plan_one():
             return False
         self._dispatch.widen()
         ticket = self._dispatch.next_to_send()

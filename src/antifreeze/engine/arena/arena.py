@@ -1,8 +1,11 @@
 """The trainer's side of the shared memory: slots are adopted, leased, opened, lent and taken back here.
 
 Workers make slots (only they know how large a batch is); the arena adopts them within its budget. A slot is lent to the
-user only while the window keeps enough of the others; any further batch is copied out. So the loader never waits for
-the user to let go of a batch, and memory stays bounded however many batches the user keeps.
+user only while the budget has room for the whole window beside it; any further batch is copied out. So the loader never
+waits for the user to let go of a batch, and memory stays bounded however many batches the user keeps.
+
+How large a batch is, and how many slots are in use at once, is what it was lately: one large batch, or one slow one, does
+not decide how the rest of the data are loaded.
 
 Release is lock-free and may come from any thread, from the garbage collector, or never: a weak reference to the slot's
 owner is appended to a deque when it dies, and looked at before the next lease.
@@ -19,13 +22,21 @@ from antifreeze import machine
 from antifreeze.engine import forks
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
-from antifreeze.engine.arena.segment import Owner, Segment
+from antifreeze.engine.arena.recent import RecentMaximum
+from antifreeze.engine.arena.segment import CHUNK, Owner, Segment, slot_bytes_for
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
 from antifreeze.engine.arena.views import read_batch
 from antifreeze.engine.numbers import SeatNo, SlotNo
 
-# A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more.
+# A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more. So many
+# are lent at the expense of the window; more, as long as there is room beside it.
 SPARE = 3
+# Each of them takes a descriptor and a mapping; steps that gradients are accumulated over are rarely more.
+MOST_LENT = 64
+# So many batches, at the least, decide how large batches are, and so many slots that become free, how many are needed.
+SIZE_SPAN, USE_SPAN = 32, 64
+# A free slot this many times as large as batches are is worth less than its memory.
+OUTSIZE = 4
 
 # Slots with a descriptor of their own take at most this share of what the program may have open.
 DESCRIPTOR_SHARE = 4
@@ -64,9 +75,9 @@ class Arena:
         self._window = window
         self._spare = SPARE
         self._wanted_window = window
-        self._ahead = 0
-        """So many slots more are worth keeping, because batches have been made ahead of a slow one."""
-        self._last_bytes = 0
+        self._batch_bytes = RecentMaximum(SIZE_SPAN)
+        """The slots that the last batches would have needed."""
+        self._in_use = RecentMaximum(USE_SPAN)
         self._budget_bytes = budget_bytes
         self._most_descriptors = machine.descriptor_limit() // DESCRIPTOR_SHARE
         self._books = SlotBooks()
@@ -90,17 +101,20 @@ class Arena:
         return self._budget_bytes
 
     @property
+    def batch_bytes(self) -> int:
+        """How large a slot has to be for the batches of late."""
+        return self._batch_bytes.value
+
+    @property
     def has_free(self) -> bool:
         """Whether any slot is free."""
         return self._books.has_free
 
-    def has_room_for(self, ahead: int) -> bool:
-        """Whether so many batches more than the window may be made, as far as can be known before they are."""
-        fits = self._books.total_bytes + self._last_bytes <= self._budget_bytes
-        if fits and len(self._books) < self._most_descriptors:
-            self._ahead = max(self._ahead, ahead)
-            return True
-        return False
+    @property
+    def has_room_for_another(self) -> bool:
+        """Whether one batch more than the window may be made, as far as can be known before it is."""
+        fits = self._books.total_bytes + self.batch_bytes <= self._budget_bytes
+        return fits and len(self._books) < self._most_descriptors
 
     def lease(self, worker: SeatNo) -> Lease:
         """A place for one batch of this worker."""
@@ -137,10 +151,11 @@ class Arena:
             self._forms[worker, number] = Form(definition)
         return self._forms[worker, number] if number else None
 
-    def fill(self, slot: SlotNo, worker: SeatNo) -> None:
-        """The worker has put a whole batch into this slot."""
+    def fill(self, slot: SlotNo, worker: SeatNo, *, used_bytes: int) -> None:
+        """The worker has put a whole batch of this size into this slot."""
         self._letters[worker] = 0
         self._books.move(slot, Event.FILL)
+        self._note_batch(used_bytes)
 
     def pass_over(self, slot: SlotNo | None, worker: SeatNo) -> None:
         """The worker's batch was so small that it came in the message; whatever slot it was given is free."""
@@ -148,20 +163,34 @@ class Arena:
         if slot is not None:
             self.hand_back(slot)
 
-    def adopt(self, fd: int, size: int, worker: SeatNo, *, instead_of: SlotNo | None) -> SlotNo:
+    def adopt(self, fd: int, size: int, worker: SeatNo, *, used_bytes: int, instead_of: SlotNo | None) -> SlotNo:
         """The worker has made this memory, and filled it, because what it was given was too small or nothing at all."""
         self._letters[worker] = 0
         segment = Segment(fd, size)
-        self._last_bytes = size
         if instead_of is not None:
             self._drop(instead_of, Event.OUTGROW)
         slot = self._books.adopt(size)
         self._segments[slot] = segment
         if len(self._books) > self._most_descriptors:
             segment.close_descriptor()  # enough to read what is in it; it cannot be leased again
-        allowed = slots_that_fit(budget_bytes=self._budget_bytes, slot_bytes=size)
-        self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
+        self._note_batch(used_bytes)
         return slot
+
+    def _note_batch(self, used_bytes: int) -> None:
+        before = self._batch_bytes.value
+        if (
+            self._batch_bytes.note(slot_bytes_for(used_bytes)) != before
+            or self._window < self._wanted_window
+            or self._books.lent > SPARE
+        ):
+            self._fit_window()
+
+    def _fit_window(self) -> None:
+        """Have as many batches under way as the budget allows beside what is lent (of which it always allows a few)."""
+        slot_bytes = self.batch_bytes
+        beyond = max(0, self._books.lent_bytes - SPARE * slot_bytes)
+        allowed = slots_that_fit(budget_bytes=self._budget_bytes - beyond, slot_bytes=slot_bytes)
+        self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
 
     def open(
         self, slot: SlotNo, parcel: Parcel, form: Form | None, find: Callable[[Any], Any], *, for_now: bool = False
@@ -211,7 +240,7 @@ class Arena:
     def _lend(self, slot: SlotNo, segment: Segment, most: int) -> Owner | None:
         if self._books.lent >= most:
             self._collect()
-            if self._books.lent >= most:
+            if self._books.lent >= most and not self._has_room_beside_window(segment.size):
                 return None
         owner = segment.owner()
         tag = _Tag(owner, self._released.append)
@@ -239,12 +268,21 @@ class Arena:
             else:
                 self._trim(slot)
 
+    def _has_room_beside_window(self, size: int) -> bool:
+        """Whether a slot of this size can be lent, and the window be as large as it is meant to be."""
+        books = self._books
+        if books.lent >= MOST_LENT or len(books) > self._most_descriptors:
+            return False
+        return books.lent_bytes + size + self._wanted_window * self.batch_bytes <= self._budget_bytes
+
     def _trim(self, slot: SlotNo) -> None:
-        """Keep a free slot only while there are not too many."""
-        over_budget = self._books.total_bytes > self._budget_bytes and len(self._books) > 1
-        cannot_be_sent = self._segments[slot].fd < 0
-        if over_budget or cannot_be_sent or len(self._books) > self._window + self._spare + self._ahead:
+        """A slot has become free: keep it if it is of use, and as many free ones as are used lately."""
+        books, segment = self._books, self._segments[slot]
+        most = max(self._window + self._spare, self._in_use.note(books.in_use + 1))
+        if segment.fd < 0 or segment.size > OUTSIZE * max(self.batch_bytes, CHUNK):
             self._drop(slot, Event.RETIRE)
+        while books.has_free and len(books) > 1 and (len(books) > most or books.total_bytes > self._budget_bytes):
+            self._drop(books.coldest_free, Event.RETIRE)
 
     def _drop(self, slot: SlotNo, event: Event) -> None:
         self._books.move(slot, event)

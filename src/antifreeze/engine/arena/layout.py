@@ -41,6 +41,11 @@ class Parcel(NamedTuple):
     structure_bytes: int
     table_bytes: int
 
+    @property
+    def end(self) -> int:
+        """How many bytes the batch takes."""
+        return self.offset + self.structure_bytes + self.table_bytes
+
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether this is an ordinary strided tensor on the CPU: neither sparse, nested, quantized nor conjugated."""

@@ -23,6 +23,8 @@ from antifreeze.errors import ArenaError
 
 # Slots are made of whole chunks, so that batches that differ by a few bytes fit the same slot.
 CHUNK = 64 << 10
+# Room to grow, as a share of the batch: the next batch is rarely of exactly the same size.
+SLACK = 8
 
 Owner = ctypes.Array[ctypes.c_char]
 """An object that exposes mapped memory and keeps it mapped."""
@@ -90,9 +92,14 @@ class Segment:
         return f"<Segment {self.size >> 10} KiB fd={self.fd}>"
 
 
+def slot_bytes_for(needed: int) -> int:
+    """The size of a slot that is made for a batch of this many bytes."""
+    return _whole_chunks(needed + needed // SLACK)
+
+
 def create(size: int) -> Segment:
     """New memory of at least this many bytes, reserved; ArenaError if the machine has not got it."""
-    size = max(CHUNK, -(-size // CHUNK) * CHUNK)
+    size = _whole_chunks(size)
     available = machine.available_memory()
     if size > available:
         raise _no_memory(size, f"{available >> 20} MB are available to this process")
@@ -191,6 +198,10 @@ def _memfd_create(name: str) -> int:
     if fd < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return fd
+
+
+def _whole_chunks(size: int) -> int:
+    return max(CHUNK, -(-size // CHUNK) * CHUNK)
 
 
 def _no_memory(size: int, why: str) -> ArenaError:

@@ -81,6 +81,8 @@ class SlotBooks:
         self._next = 0
         self._lent = 0
         self.total_bytes = 0
+        self.lent_bytes = 0
+        """Of the slots that the user's tensors point into."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -94,6 +96,16 @@ class SlotBooks:
     def has_free(self) -> bool:
         """Whether any slot is free."""
         return bool(self._free)
+
+    @property
+    def in_use(self) -> int:
+        """How many slots are not free."""
+        return len(self._entries) - len(self._free)
+
+    @property
+    def coldest_free(self) -> SlotNo:
+        """The slot that has been free for the longest time; only if one is free."""
+        return self._free[0]
 
     def state(self, slot: SlotNo) -> State:
         """The state of a slot; slots that are gone are forgotten."""
@@ -167,7 +179,10 @@ class SlotBooks:
             self._free.remove(slot)
         if after is State.FREE:
             self._free.append(slot)
-        self._lent += (after in _WITH_THE_USER) - (before in _WITH_THE_USER)
+        change = (after in _WITH_THE_USER) - (before in _WITH_THE_USER)
+        if change:
+            self._lent += change
+            self.lent_bytes += change * self._entries[slot].size
         if after is State.GONE:
             entry = self._entries.pop(slot)
             self.total_bytes -= entry.size

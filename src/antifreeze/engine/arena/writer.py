@@ -19,13 +19,14 @@ from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.forms import Sketch, Spec
 from antifreeze.engine.arena.layout import ALIGNMENT, Parcel, aligned, is_dense, is_plain
 from antifreeze.engine.arena.pickled import BatchPickler, Pickled
+from antifreeze.engine.arena.recent import RecentMaximum
 from antifreeze.engine.arena.segment import Segment
 from antifreeze.engine.arena.tensors import tensor_over
 
 # A batch up to this size goes into the message: it costs less than a slot does, and leaves room for the rest of it.
 ENCLOSE_UP_TO = 3 << 10
-# Room to grow, as a share of the batch: the next batch is rarely of exactly the same size.
-SLACK = 8
+# A slot that a worker makes is large enough for its last batches, of which there are at least so many.
+SPAN = 16
 # Kept by both sides for as long as the worker lives.
 MOST_FORMS = 256
 
@@ -99,7 +100,8 @@ class SlotWriter:
         self._made: Desk | None = None
         """Made for a batch that did not come about, or is about to."""
         self._used = 0
-        self._largest = 0
+        self._slot_bytes = RecentMaximum(SPAN)
+        """What its last batches would have needed."""
         self._granted = 0
         self._forms: dict[Any, int] = {}
         """Forms by their number; 0: met once."""
@@ -128,9 +130,9 @@ class SlotWriter:
         if not length:
             return None
         if offset + length > self._desk.size:
-            if offset or length > self._largest:
+            if offset or length > self._slot_bytes.value:
                 return None
-            self._desk = self._make(self._largest)
+            self._desk = self._make(self._slot_bytes.value)
         desk, spec = self._desk, (first.dtype, (count, *first.shape), offset)
         tensor = tensor_over(desk.buffer, *spec)
         self._used = aligned(offset + length)
@@ -214,8 +216,10 @@ class SlotWriter:
     def _finish(self, parcel: Parcel, copies: list[Copy], tail: bytes, definition: bytes) -> Written:
         needed = self._used + len(tail)
         is_small = needed <= ENCLOSE_UP_TO
-        if not is_small and (self._desk.segment is None or needed > self._desk.size):
-            self._move_to_larger(needed)
+        if not is_small:
+            self._slot_bytes.note(memory.slot_bytes_for(needed))
+            if self._desk.segment is None or needed > self._desk.size:
+                self._move_to_larger()
         desk = self._desk
         for offset, address, length in copies:
             ctypes.memmove(desk.address + offset, address, length)
@@ -227,10 +231,9 @@ class SlotWriter:
         self._made = None
         return Written(parcel, definition, None, desk.segment)
 
-    def _move_to_larger(self, needed: int) -> None:
-        self._largest = max(self._largest, needed + needed // SLACK)
-        before = self._desk
-        larger = Desk(memory.create(self._largest)) if before is self._made else self._make(self._largest)
+    def _move_to_larger(self) -> None:
+        before, size = self._desk, self._slot_bytes.value
+        larger = Desk(memory.create(size)) if before is self._made else self._make(size)
         kept = min(self._used, before.size)
         larger.view[:kept] = before.view[:kept]
         if larger is not self._made:

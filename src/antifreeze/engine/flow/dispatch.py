@@ -61,6 +61,11 @@ class Dispatch:
         """Let one more be under way, until as many have been delivered."""
         self.ahead += 1
 
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more are under way than may be: the window has become smaller."""
+        return self._under_way > self._window + self.ahead
+
     def narrow(self) -> bool:
         """A batch is about to be delivered: whether it was one too many, so that none is to be planned in its place."""
         if not self.ahead:
