@@ -315,6 +315,7 @@ print(json.dumps([sys.argv[1:], {name: value for name, value in os.environ.items
 def test_options_before_the_script_are_variables_to_it_and_what_follows_is_its_own(tmp_path: Path) -> None:
     (tmp_path / "tell.py").write_text(TELL_VARIABLES)
     own = ["--on-error", "skip", "--retry=2", "--max-lost", "1%", "--stall-after", "2m", "--no-hedge", "--stats"]
+    own += ["--sample-timeout", "5m"]
     command = [sys.executable, "-m", "antifreeze", "run", *own, "--ledger", "my.jsonl", "tell.py", "--retry", "9", "-h"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=True)
     arguments, variables = json.loads(ended.stdout)
@@ -324,6 +325,7 @@ def test_options_before_the_script_are_variables_to_it_and_what_follows_is_its_o
         "ANTIFREEZE_RETRY": "2",
         "ANTIFREEZE_MAX_LOST": "1%",
         "ANTIFREEZE_STALL_AFTER": "2m",
+        "ANTIFREEZE_SAMPLE_TIMEOUT": "5m",
         "ANTIFREEZE_HEDGE": "0",
         "ANTIFREEZE_STATS": "1",
         "ANTIFREEZE_LEDGER": str(tmp_path / "my.jsonl"),

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -208,9 +209,14 @@ def test_without_hedges_a_stall_is_reported_and_nothing_else(tmp_path: Path, sta
     assert ledger.counts[Kind.HEDGE_STARTED] == 0
 
 
-def test_a_sample_that_hangs_every_time_is_raised_with_all_that_is_known(tmp_path: Path, state_folder: Path) -> None:
+def test_a_sample_that_hangs_every_time_is_raised_with_all_that_is_known(
+    tmp_path: Path, state_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(WorkerFrozen) as caught:
         load(SickOnce(tmp_path / "flag", sleep, every_time=True), sample_timeout=4)
+    said = capfd.readouterr().err
+    assert re.search(rf"a second worker .* is stuck at the same place: batch 5, sample {SICK}, at .*faulty.py:", said)
+    assert "waited for another" in said and "--sample-timeout" in said and "--on-error skip" in said
     error = caught.value
     assert (error.worker, error.batch) == (1, SICK // 4)
     assert f"sample {SICK}" in (error.where or "")
@@ -221,7 +227,7 @@ def test_a_sample_that_hangs_every_time_is_raised_with_all_that_is_known(tmp_pat
 def test_a_sample_that_hangs_every_time_is_left_out_if_the_user_wants_it(tmp_path: Path, state_folder: Path) -> None:
     dataset = SickOnce(tmp_path / "flag", sleep, every_time=True)
     loader: Any = DataLoader(
-        dataset, batch_size=4, num_workers=2, stall_after=1, sample_timeout=4, on_error="skip", persistent_workers=True
+        dataset, batch_size=4, num_workers=2, stall_after=1, on_error="skip", persistent_workers=True
     )
     for _ in range(2):
         began = time.monotonic()

@@ -234,3 +234,42 @@ def test_others_that_have_nothing_left_to_do_have_got_on() -> None:
         dog.pass_second(seen())
         dog.watchdog.note_others_got_on(SEAT)
     assert dog.watchdog.is_beyond_hope(SEAT)
+
+
+def two_at_one_sample(seconds: int, *, other: Seen | None = None, others_got_on: bool = True) -> Watchdog:
+    """A worker and its hedge, which have been at one sample for so long, beside another worker that looks like this."""
+    dog = Dog()
+    everybody: dict[SeatNo, Seen | None] = {SEAT: seen(), HEDGE: seen()}
+    if other is not None:
+        everybody[SeatNo(8)] = other
+    for second in range(seconds):
+        dog.pass_second_of_all(everybody)
+        if second == 3 and others_got_on:
+            dog.watchdog.note_others_got_on(SEAT)
+    return dog.watchdog
+
+
+HEDGE = SeatNo(7)
+
+
+def test_a_sample_that_blocks_two_workers_one_after_the_other_is_known_to_hang() -> None:
+    assert two_at_one_sample(12).hangs_whoever_tries(SEAT, HEDGE, second_got_on=True)
+
+
+def test_if_the_second_has_fetched_nothing_else_that_takes_longer() -> None:
+    assert not two_at_one_sample(50).hangs_whoever_tries(SEAT, HEDGE, second_got_on=False)
+    assert two_at_one_sample(70).hangs_whoever_tries(SEAT, HEDGE, second_got_on=False)
+
+
+def test_an_outage_is_no_such_sample() -> None:
+    blocked_as_well = two_at_one_sample(200, other=seen())
+    assert not blocked_as_well.hangs_whoever_tries(SEAT, HEDGE, second_got_on=True)
+    nobody_got_on = two_at_one_sample(200, others_got_on=False)
+    assert not nobody_got_on.hangs_whoever_tries(SEAT, HEDGE, second_got_on=True)
+
+
+def test_a_blocked_worker_is_told_how_long_it_is_waited_for() -> None:
+    assert two_at_one_sample(103).left_s(SEAT, HEDGE) == ALL_BLOCKED_S - 100  # until nobody but the long limit counts
+    watchdog = two_at_one_sample(103)
+    watchdog.note_others_got_on(HEDGE)
+    assert watchdog.left_s(SEAT, HEDGE) == ONE_BLOCKED_S - 100

@@ -48,6 +48,12 @@ FLAGS = (
         "--max-lost", "ANTIFREEZE_MAX_LOST", "samples of an epoch that may be skipped or replaced: 20 or 1%%", "LIMIT"
     ),
     Flag("--stall-after", "ANTIFREEZE_STALL_AFTER", "call a blocked sample stuck after this time: 10s or 2m", "TIME"),
+    Flag(
+        "--sample-timeout",
+        "ANTIFREEZE_SAMPLE_TIMEOUT",
+        "give up a sample at which workers have been blocked for this time: 60s or 5m",
+        "TIME",
+    ),
     Flag("--no-hedge", "ANTIFREEZE_HEDGE", "no second worker for what another one is stuck at", means="0"),
     Flag("--no-replay", "ANTIFREEZE_REPLAY", "iterable datasets give other items when they are read again", means="0"),
     Flag("--fix", "ANTIFREEZE_FIX", "put right what torch gets silently wrong: any of rng,shard,stale", "WHAT"),

@@ -163,10 +163,27 @@ class Chronicle:
             why=finding.why if finding else None,
             fix=_cure(finding) if finding else None,
             did=did,
-            setting="stall_after=, hedge=, sample_timeout= (or run --stall-after, --no-hedge)",
+            setting="stall_after=, hedge=, sample_timeout= (or run --stall-after, --no-hedge, --sample-timeout)",
             stack_file=self._write_stacks(texts, reported=seat),
         )
         say_report(report.stall_report(stall))
+
+    def report_second_stall(self, hedge: Worker, ticket: Ticket | None, *, left_s: float, quarantines: bool) -> None:
+        """Tell the user that a second worker is stuck where the first one is, and what comes of it."""
+        pulse = hedge.board.read_pulse()
+        text = self._witness.texts_of([hedge])[hedge.seat]
+        stack = _last_stack(text)
+        facts = _facts(hedge, pulse, ticket)
+        facts["stack"] = text or None
+        frame = stacks.most_telling(stack) if stack else None
+        line = report.second_stall(
+            pid=hedge.known_pid,
+            where=wording.place(pulse, ticket) + (f", at {frame}" if frame else ""),
+            left_s=left_s,
+            is_left_out=quarantines,
+        )
+        self._ledger.add(Kind.HEDGE_STUCK, f"waited for another {left_s:.0f} s", **facts)
+        say_report(f"antifreeze: {line}")
 
     def _ask_about_stall(
         self,

@@ -69,6 +69,7 @@ def assemble(
         # A stream cannot be read by two at once, and nothing can be left out of it before it has come.
         hedges=options.hedge and not is_stream,
         quarantines=options.policy.then != "raise" and not is_stream,
+        quarantines_early=options.sample_timeout_s is None,  # who says how long is waited for gets that
     )
     misgivings = Misgivings(
         pool.workers, chronicle, first_items=succession.first_items, is_stream=is_stream, fixes=options.fix

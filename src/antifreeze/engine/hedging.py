@@ -122,6 +122,13 @@ class Hedging:
             self._chronicle.note(Kind.HEDGE_GIVEN_UP, what, hedge)
             self.dismiss(self._pool.drop_hedge(hedge.number))
 
+    def is_stuck_where_the_first_is(self, hedge: Worker) -> bool:
+        """Whether a hedge, which is stuck and still there, has got exactly as far as the worker that it stands beside."""
+        if self._pool.hedges.get(hedge.number) is not hedge:
+            return False
+        pulse = hedge.board.read_pulse()
+        return pulse.step is not Step.STARTING and pulse == self._pool.workers[hedge.number].board.read_pulse()
+
     def dismiss(self, worker: Worker) -> None:
         """Nobody waits for this one any more."""
         self._orders.lose(worker)

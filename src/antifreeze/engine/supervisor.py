@@ -5,7 +5,7 @@ The decisions are `supervise`'s, the words are the chronicle's; here it is done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from antifreeze.codes import named
@@ -47,6 +47,7 @@ class Supervisor:
         rescue: Rescue | None,
         hedges: bool,
         quarantines: bool,
+        quarantines_early: bool,
     ) -> None:
         self._pool = pool
         self._orders = orders
@@ -56,6 +57,7 @@ class Supervisor:
         self._witness = witness
         self._chronicle = chronicle
         self._quarantines = quarantines
+        self._quarantines_early = quarantines and quarantines_early
         self._succession = succession
         self.hedging = Hedging(
             pool,
@@ -67,6 +69,8 @@ class Supervisor:
             rescue=rescue,
             is_wanted=hedges,
         )
+        self._stuck_twice: set[SeatNo] = set()
+        """Hedges that have been reported to be stuck where the first worker is."""
         self._reported: dict[SeatNo, tuple[Pulse, float]] = {}
         """Where a worker was when it was last reported, and for how long."""
         self.is_calm = True
@@ -96,16 +100,18 @@ class Supervisor:
         for worker in everybody:
             if self.hedging.is_to_be_born(worker) and self._watchdog.is_stillborn(worker.seat):
                 self.hedging.give_up_stem_of(worker)
-        for hedge in list(self._pool.hedges.values()):
-            if self._judge(hedge, timings) is State.STALLED:
-                self.hedging.compare(hedge)
+        stuck_hedges = [hedge for hedge in self._pool.hedges.values() if self._judge(hedge, timings) is State.STALLED]
+        for hedge in stuck_hedges:
+            self.hedging.compare(hedge)
         states = {worker: self._judge(worker, timings) for worker in self._pool.workers}
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
         unwell = [worker for worker, state in states.items() if state is not State.FINE]
         unreported = [worker for worker in unwell if self._is_to_be_reported(worker.seat, pulses[worker.seat])]
         for worker in stuck:
-            if self._is_beyond_hope(worker):
+            if self._is_beyond_hope(worker) or self._is_known_to_hang(worker, stuck_hedges):
                 return self._give_up(worker)
+        for hedge in stuck_hedges:
+            self._report_if_stuck_twice(hedge)
         stuck.sort(key=self.hedging.hedges_of)  # first those that had none
         hedged = {worker: self.hedging.start(worker) for worker in stuck if self.hedging.can_help(worker)}
         texts = self._witness.texts_of(unreported)
@@ -248,6 +254,32 @@ class Supervisor:
         hedge = self._pool.hedges.get(worker.number)
         return self._watchdog.is_beyond_hope(worker.seat, *([hedge.seat] if hedge else []))
 
+    def _is_known_to_hang(self, worker: Worker, stuck_hedges: Sequence[Worker]) -> bool:
+        """Whether this worker is at a sample that can be left out now: a second one is stuck there, and only there."""
+        hedge = self._pool.hedges.get(worker.number)
+        if (
+            not self._quarantines_early
+            or hedge not in stuck_hedges
+            or not self.hedging.is_stuck_where_the_first_is(hedge)
+        ):
+            return False
+        pulse, timing = hedge.board.read_pulse(), hedge.board.read_timing()
+        return self._sample_to_blame(pulse, self._succession.ticket_of(worker)) is not None and (
+            self._watchdog.hangs_whoever_tries(
+                worker.seat, hedge.seat, second_got_on=pulse.position > 0 or timing.batches > 0
+            )
+        )
+
+    def _report_if_stuck_twice(self, hedge: Worker) -> None:
+        """Say once that a second worker is stuck where the first one is, and how long both are waited for."""
+        if hedge.seat in self._stuck_twice or not self.hedging.is_stuck_where_the_first_is(hedge):
+            return
+        self._stuck_twice.add(hedge.seat)
+        first = self._pool.workers[hedge.number]
+        left_s = self._watchdog.left_s(first.seat, hedge.seat)
+        ticket = self._succession.ticket_of(first)
+        self._chronicle.report_second_stall(hedge, ticket, left_s=left_s, quarantines=self._quarantines)
+
     def _give_up(self, worker: Worker) -> Failure | None:
         """A sample hangs whoever is at it: it is left out, if that is what the user wants, or raised."""
         if self._succession.has_just_answered(worker):
@@ -266,18 +298,26 @@ class Supervisor:
 
     def _put_into_quarantine(self, pulse: Pulse, ticket: Ticket | None, why: str) -> bool:
         """Never fetch this sample again; False if that is not what the user wants, or nobody knows which it is."""
-        if not self._quarantines or ticket is None or pulse.step is not Step.FETCHING:
+        blamed = self._sample_to_blame(pulse, ticket)
+        if not self._quarantines or ticket is None or blamed is None:
             return False
-        index = ticket.index
-        if isinstance(index, list | tuple):
-            if not 0 <= pulse.position < len(index):
-                return False
-            index = index[pulse.position]
-        if not is_hashable(index) or index in self._orders.quarantined:
-            return False  # it is left out already: what ends workers there is another one
+        (index,) = blamed
         self._orders.quarantined.add(index)
         self._chronicle.note_quarantine(ticket, index, why)
         return True
+
+    def _sample_to_blame(self, pulse: Pulse, ticket: Ticket | None) -> tuple[Hashable] | None:
+        """The index of the one sample that a worker is at, which can be left out; None: there is no such index."""
+        if ticket is None or pulse.step is not Step.FETCHING:
+            return None
+        index = ticket.index
+        if isinstance(index, list | tuple):
+            if not 0 <= pulse.position < len(index):
+                return None
+            index = index[pulse.position]
+        if not is_hashable(index) or index in self._orders.quarantined:
+            return None  # it is left out already: what ends workers there is another one
+        return (index,)
 
     def timed_out(self, timeout_s: float) -> Exception:
         """The error for a batch that has not come within torch's `timeout=`."""

@@ -64,6 +64,8 @@ class Kind(StrEnum):
     """The one that was stuck came back first."""
     HEDGE_GIVEN_UP = "hedge-given-up"
     """The second worker never came to life, or is stuck where the first was not: there may be another in its stead."""
+    HEDGE_STUCK = "hedge-stuck"
+    """The second worker is stuck where the first one is."""
     RESCUED = "rescued"
     """The dataset of a worker stuck in an inherited lock has arrived in a clean stem, where workers come from now."""
     RESCUE_FAILED = "rescue-failed"

@@ -119,6 +119,18 @@ def death_line(
     return _clean(f"{what} {rest}" if what.endswith((".", ":")) else f"{what}; {rest}")
 
 
+def second_stall(*, pid: int | None, where: str, left_s: float, is_left_out: bool) -> str:
+    """One line for a second worker that is stuck where the first one is: where, how long it is waited for, what to set."""
+    who = f"a second worker (pid {pid})" if _is_known(pid) else "a second worker"
+    then, otherwise = "WorkerFrozen is raised", '; on_error="skip" (run --on-error skip) leaves the sample out instead'
+    if is_left_out:
+        then, otherwise = "the sample is left out", ""
+    return _clean(
+        f"{who} is stuck at the same place: {where}. Both are waited for another {_span(left_s)}, then {then}. "
+        f"sample_timeout= (run --sample-timeout) sets how long{otherwise}"
+    )
+
+
 def end_line(statistics: Statistics, *, folder: str | None = None) -> str:
     """What there is to say at the end of a run; the folder is where its files are, if there are any."""
     parts = [

@@ -165,6 +165,29 @@ class Watchdog:
             watch is not None and watch.others_got_on and watch.counted_s >= self._sample_limit_s for watch in watches
         )
 
+    def hangs_whoever_tries(self, first: SeatNo, second: SeatNo, *, second_got_on: bool) -> bool:
+        """Whether two workers, one after the other, are blocked at one sample, and only there.
+
+        An outage blocks everybody, so another worker that is blocked, too, speaks against it. For it speaks that others
+        have got on since, and that the second worker has fetched other samples itself; if it has not, it is given longer.
+        """
+        one, other = self._watches.get(first), self._watches.get(second)
+        if one is None or other is None or not one.others_got_on:
+            return False
+        if any(watch.blocked_s for seat, watch in self._watches.items() if seat not in (first, second)):
+            return False
+        enough_s = min(BLOCKED_S, self._stall_after_s / 2) if second_got_on else FIRST * self._stall_after_s
+        return min(one.counted_s, other.counted_s) >= enough_s
+
+    def left_s(self, *seats: SeatNo) -> float:
+        """How much longer these workers, which are blocked, are waited for if nothing changes."""
+        watches = [watch for seat in seats if (watch := self._watches.get(seat)) is not None]
+        until_standstill_s = self._standstill_limit_s - self._standstill_s
+        if not all(watch.others_got_on for watch in watches):
+            return max(0.0, until_standstill_s)
+        counted_s = min((watch.counted_s for watch in watches), default=0.0)
+        return max(0.0, min(until_standstill_s, self._sample_limit_s - counted_s))
+
     def is_stillborn(self, seat: SeatNo) -> bool:
         """Whether what is to bring this one to life has been blocked for longer than any first sample may be."""
         watch = self._watches.get(seat)
