@@ -768,3 +768,19 @@ def test_a_variable_is_told_as_it_was_when_this_process_was_started(monkeypatch:
     monkeypatch.setenv("ANTIFREEZE_SET_SINCE", "yes")
     assert machine.started_with("PATH") not in (None, "changed since")
     assert machine.started_with("ANTIFREEZE_SET_SINCE") is None
+
+
+def test_the_limit_on_processes_that_is_reached_is_named(put_files: PutFiles, tmp_path: Path) -> None:
+    root = "/sys/fs/cgroup/pids"
+    put_files(
+        {
+            "/proc/self/cgroup": "8:pids:/job/step\n",
+            f"{root}/job/step/pids.max": "max\n",
+            f"{root}/job/step/pids.current": "9\n",
+            f"{root}/job/pids.max": "12\n",
+            f"{root}/job/pids.current": "12\n",
+            f"{root}/pids.max": "1000\n",
+            f"{root}/pids.current": "20\n",
+        }
+    )
+    assert machine.process_limits() == [f"the cgroup {root}/job allows 12 processes and threads (pids.max), and has 12"]

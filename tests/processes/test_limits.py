@@ -1,5 +1,7 @@
 """Limits of the system: how many descriptors there are, how high their numbers get, how much an index may drag along."""
 
+import errno
+import mmap
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -10,7 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from drop_in.harness import Way
+from antifreeze.engine.backends import process, stem
+from antifreeze.observe.accounts import account_of
+from antifreeze.observe.ledger import Kind
+from drop_in.harness import Way, our_way
 from leftovers import stop_base_process, wait_until
 from processes import datasets
 from processes.datasets import Dying, Numbers, Stuck, assert_ended
@@ -117,3 +122,51 @@ def test_indices_that_are_views_of_a_large_tensor_come_without_it(way: Way) -> N
     parts = Parts(lambda whole, number: whole[2 * number : 2 * number + 2])
     pairs = way.make(StorageOfIndex(100), sampler=parts, batch_size=None, **options)
     assert list(pairs) == [([2 * number, 2 * number + 1], 16) for number in range(100)]
+
+
+def refuse_forks_in_stems(monkeypatch: pytest.MonkeyPatch, is_refused: Callable[[int], bool]) -> mmap.mmap:
+    """Let stems be told by the kernel that there is no process left, by the number of their attempt; counts attempts."""
+    attempts, trainer, fork = mmap.mmap(-1, 1), os.getpid(), os.fork
+
+    def limited() -> int:
+        if os.getpid() != trainer:
+            attempts[0] += 1
+            if is_refused(attempts[0]):
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    monkeypatch.setattr(os, "fork", limited)
+    monkeypatch.setattr(process, "_fork_without_warning", limited)
+    monkeypatch.setattr(stem, "FORK_PAUSE_S", 0.01)
+    monkeypatch.setattr(process, "process_limits", lambda: ["pids.max is 8"])
+    return attempts
+
+
+def test_a_stem_asks_again_when_there_is_no_process_left_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_forks_in_stems(monkeypatch, lambda attempt: attempt < stem.FORK_ATTEMPTS)
+    loader = our_way("grown").make(Numbers(6), batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+    assert len(account_of(loader).ledger) == 0
+
+
+def test_a_worker_that_cannot_be_forked_is_asked_for_again_and_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    attempts = refuse_forks_in_stems(monkeypatch, lambda attempt: 1 < attempt < 8)
+    batches = iter(our_way("grown").make(Numbers(40), batch_size=2))
+    assert [batch.tolist() for batch in batches] == [[k, k + 1] for k in range(0, 40, 2)]
+    assert attempts[0] >= 8
+    said = capfd.readouterr().err
+    assert "could not be started" in said and "Resource temporarily unavailable; pids.max is 8" in said
+
+
+def test_where_no_worker_more_can_be_had_the_epoch_is_whole_and_the_limit_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    refuse_forks_in_stems(monkeypatch, lambda attempt: attempt > 1)
+    loader = our_way("grown").make(Numbers(40), batch_size=2)
+    assert [batch.tolist() for batch in loader] == [[k, k + 1] for k in range(0, 40, 2)]
+    ledger = account_of(loader).ledger
+    (record,) = (record for record in ledger if record.kind is Kind.IN_PROCESS)
+    assert "pids.max is 8" in record.what
+    assert "pids.max is 8" in capfd.readouterr().err

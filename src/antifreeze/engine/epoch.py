@@ -16,6 +16,7 @@ from typing import Any
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
+from antifreeze.engine.backends.process import CannotFork
 from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Failure
 from antifreeze.engine.crew import assemble
@@ -345,6 +346,8 @@ class Epoch:
         why = f"a fault of antifreeze itself: {fault!r}"
         if isinstance(fault, OnlyInProcess):
             why = self._account.stays_here = str(fault)
+        elif isinstance(fault, CannotFork):
+            why = str(fault)
         self._chronicle.note_in_process(why)
         course = Course(self._tickets.plan, self._delivery, self._outcomes, self._losses, self._chronicle)
         return InlineEpoch(

@@ -11,6 +11,7 @@ from typing import Any
 from antifreeze.codes import named
 from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Pulse, Step, Timing
+from antifreeze.engine.backends.process import CannotFork
 from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
@@ -141,6 +142,8 @@ class Supervisor:
         if cause.is_oom and self.most_busy != 1:  # with fewer at work at a time, the same sample may find room
             suspected = suspected._replace(step=Step.IDLE)
         verdict = self._recovery.judge(number, suspected)
+        if lost.unborn is not None and verdict is not Verdict.REPLACE:  # the machine has no room for so many workers
+            raise CannotFork(wording.what_happened(lost))
         self._watchdog.forget(worker.seat)
         self._orders.lose(worker)
         if verdict is Verdict.HOPELESS or (

@@ -28,6 +28,8 @@ def kind_of(lost: Lost) -> type[WorkerLost]:
 
 def what_happened(lost: Lost) -> str:
     """torch's own words first: people search for them."""
+    if lost.unborn is not None:
+        return f"DataLoader worker {lost.worker.number} could not be started ({lost.unborn})"
     if lost.pid is None:
         return f"DataLoader worker {lost.worker.number} exited unexpectedly: its stem ended before it was born"
     if lost.exitcode is not None and lost.exitcode < 0:

@@ -70,6 +70,27 @@ def descriptor_limits() -> Descriptors | None:
     return Descriptors(*(None if limit == resource.RLIM_INFINITY else limit for limit in limits))
 
 
+def process_limits() -> list[str]:
+    """The limits on processes and threads that may be why none can be had, in words; those that are reached first."""
+    reached, others = [], []
+    for directory in cgroups("pids"):
+        most, there = number(directory, "pids.max"), number(directory, "pids.current")
+        if most is not None and there is not None:
+            text = f"the cgroup {directory} allows {most} processes and threads (pids.max), and has {there}"
+            (reached if there >= most else others).append(text)
+    return reached or [*others, *_process_limit_of_user()]
+
+
+def _process_limit_of_user() -> list[str]:
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return []
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    unlimited = most == resource.RLIM_INFINITY
+    return [] if unlimited else [f"this user may have {most} processes and threads (ulimit -u, RLIMIT_NPROC)"]
+
+
 def ptrace_scope() -> int | None:
     """How freely processes of one user may look into each other, in Yama's numbers; None: Yama is not asked."""
     return next((int(line) for line in lines("/proc/sys/kernel/yama/ptrace_scope") if line.isdigit()), None)

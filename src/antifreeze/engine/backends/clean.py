@@ -29,7 +29,7 @@ from antifreeze.engine.crossing.kinds.base import OnlyInherited
 from antifreeze.engine.crossing.main_module import describe_main
 from antifreeze.engine.crossing.state import capture_modules, capture_surroundings
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
-from antifreeze.engine.wire.messages import Grow, Grown
+from antifreeze.engine.wire.messages import Grow, Grown, Unborn
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import InternalError
 
@@ -115,6 +115,8 @@ class _Base:
             match self._next_message():
                 case (Grown(pid), [pidfd]):
                     return pid, pidfd
+                case (Unborn(_, why), _):
+                    raise process.CannotFork(why)
                 case None:
                     continue
                 case unexpected:

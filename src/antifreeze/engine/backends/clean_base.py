@@ -21,7 +21,7 @@ from antifreeze.engine.backends import process
 from antifreeze.engine.backends.stem import Stem, quieten
 from antifreeze.engine.crossing import pickler, results, state
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Grow, Grown, Settled, Unfit
+from antifreeze.engine.wire.messages import Grow, Grown, Settled, Unborn, Unfit
 from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
 
 
@@ -60,12 +60,17 @@ class _Base:
                 self._grow(descriptors)
 
     def _grow(self, descriptors: list[int]) -> None:
-        pid = process.fork()
-        if pid == 0:
-            self._be_stem(descriptors)
-        for fd in descriptors:
-            os.close(fd)
-        pidfd = process.open_pidfd(pid)
+        try:
+            pid = process.fork()
+            if pid == 0:
+                self._be_stem(descriptors)
+            pidfd = process.open_pidfd(pid)
+        except OSError as error:  # other stems go on
+            self._control.send_all(Unborn(None, f"{type(error).__name__}: {error}"))
+            return
+        finally:
+            for fd in descriptors:
+                os.close(fd)
         self._stems[pidfd] = pid
         self._poll.register(pidfd, select.POLLIN)
         self._control.send_all(Grown(pid), [pidfd])
@@ -89,6 +94,8 @@ class _Base:
             if recipe is not None:
                 Stem(control, recipe, trainer=self._trainer, trainer_pid=self._trainer_pid).run()
                 code = 0
+        except BaseException:  # nobody else would hear of it
+            process.print_last_words()
         finally:
             os._exit(code)
 

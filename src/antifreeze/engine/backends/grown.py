@@ -72,5 +72,7 @@ def _be_stem(
             os.close(fd)
         Stem(Channel(theirs, blocking=True), recipe, trainer=trainer, trainer_pid=trainer_pid).run()
         code = 0
+    except BaseException:  # nobody else would hear of it
+        process.print_last_words()
     finally:
         os._exit(code)

@@ -14,6 +14,9 @@ import select
 import signal
 import sys
 import time
+import traceback
+
+from antifreeze.machine import process_limits
 
 _PIDFD_SEND_SIGNAL = 424
 _PIDFD_OPEN = 434
@@ -22,6 +25,10 @@ SLICE_S = 1.0
 # Asks a worker for its Python stack. A real-time signal, because datasets, schedulers and libraries have plans of their own
 # for SIGUSR1 and SIGUSR2; not one of the first, which C libraries keep for themselves and others take before any other.
 STACK_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 7
+
+
+class CannotFork(OSError):
+    """No process can be had; its text names the limit that was met, as far as that can be known."""
 
 
 def fork() -> int:
@@ -37,13 +44,22 @@ def fork() -> int:
     trainer = os.getpid()
     try:
         return os.fork() if sys.version_info < (3, 12) else _fork_without_warning()
-    except BaseException:
+    except BaseException as error:
         if os.getpid() != trainer:  # an at-fork handler, or what a signal had left to do: not in this process
+            print_last_words()
             os._exit(1)
+        if isinstance(error, OSError):
+            raise CannotFork(error.errno, "; ".join([os.strerror(error.errno or 0), *process_limits()])) from error
         raise
     finally:
         if os.getpid() == trainer:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def print_last_words() -> None:
+    """Write the exception under way to stderr: `os._exit`, which comes next, would lose it."""
+    with contextlib.suppress(OSError):  # stderr is closed, or full
+        os.write(2, traceback.format_exc().encode(errors="backslashreplace"))
 
 
 def receive_signals() -> None:

@@ -22,7 +22,7 @@ from antifreeze.engine.arena.board import Board, open_text
 from antifreeze.engine.backends import process
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
-from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave
+from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave, Unborn
 from antifreeze.engine.worker import locks
 from antifreeze.engine.worker.birth import set_worker_signals, write_stacks
 from antifreeze.engine.worker.main import run_worker
@@ -30,6 +30,8 @@ from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
 from antifreeze.engine.worker.renewal import Heritage
 from antifreeze.engine.worker.threads import cap_threads
 
+# A machine that has no process left for a moment (a compiler runs beside us, say) is asked again: so often, after so long.
+FORK_ATTEMPTS, FORK_PAUSE_S = 4, 0.1
 # The exit code of a worker that could not open its recipe: no other of this stem will be able to.
 UNFIT = 0xAF
 
@@ -96,17 +98,26 @@ class Stem:
         return True
 
     def _fork(self, worker: WorkerNo, seat: SeatNo, channel: int, lifeline: int, board: int) -> None:
-        kept = Board.over(os.dup(board)) if self._locks else None
-        heritage = Heritage(os.getpid(), time.monotonic(), self._mappings)
-        pid = process.fork()
-        if pid == 0:
+        """Bring up a worker, or say why that is not possible: those that live go on in any case."""
+        kept: Board | None = None
+        try:
+            kept = Board.over(os.dup(board)) if self._locks else None
+            heritage = Heritage(os.getpid(), time.monotonic(), self._mappings)
+            pid = _fork_patiently()
+            if pid == 0:
+                if kept is not None:
+                    locks.note_on(kept.locks)
+                self._become_worker(worker, channel, lifeline, board, heritage)
+            _lead_group(pid)
+            pidfd = _open_pidfd_or_end(pid)
+        except OSError as error:
             if kept is not None:
-                locks.note_on(kept.locks)
-            self._become_worker(worker, channel, lifeline, board, heritage)
-        for fd in (channel, lifeline, board):
-            os.close(fd)
-        _lead_group(pid)
-        pidfd = process.open_pidfd(pid)
+                kept.close()
+            self._control.send_all(Unborn(seat, f"{type(error).__name__}: {error}"))
+            return
+        finally:
+            for fd in (channel, lifeline, board):
+                os.close(fd)
         self._children[pidfd] = _Child(seat, pid, pidfd, kept)
         self._poll.register(pidfd, select.POLLIN)
         self._control.send_all(Born(seat, pid), [pidfd])
@@ -129,6 +140,8 @@ class Stem:
                 channel, board, self._recipe, worker, self._control, heritage, parent_pid=self._trainer_pid
             )
             code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
+        except BaseException:  # before the worker can report it by itself
+            process.print_last_words()
         finally:
             os._exit(code)
 
@@ -199,6 +212,25 @@ def quieten() -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     process.receive_signals()
+
+
+def _fork_patiently() -> int:
+    for _ in range(FORK_ATTEMPTS - 1):
+        try:
+            return process.fork()
+        except process.CannotFork:
+            time.sleep(FORK_PAUSE_S)
+    return process.fork()
+
+
+def _open_pidfd_or_end(pid: int) -> int:
+    """A descriptor for a new worker; without one (the limit is reached) nobody could watch it, so it is ended."""
+    try:
+        return process.open_pidfd(pid)
+    except OSError:
+        process.kill_group(pid)
+        os.waitpid(pid, 0)
+        raise
 
 
 def _lead_group(pid: int) -> None:

@@ -25,6 +25,8 @@ class Lost(NamedTuple):
     worker: Worker
     pid: int | None
     exitcode: int | None
+    unborn: str | None = None
+    """Why it could not be started, if its stem has said so."""
 
 
 class Gone(NamedTuple):

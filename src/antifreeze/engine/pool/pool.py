@@ -25,7 +25,7 @@ from antifreeze.engine.pool.lines import Lines, wait_readable
 from antifreeze.engine.pool.stems import Stems
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
-from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unfit
+from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unborn, Unfit
 from antifreeze.errors import InternalError
 
 # How long the stem may take to say how a worker ended, once it has.
@@ -320,7 +320,9 @@ class Pool:
                     self._note_birth(by_seat[seat], pid, descriptors[0])
                 case Exited(seat, _, exitcode, released_locks) if seat in by_seat:
                     by_seat[seat].exitcode, by_seat[seat].released_locks = exitcode, released_locks
-                case Born() | Exited():  # of one that has been replaced since
+                case Unborn(seat, why) if seat in by_seat:
+                    self._note_unborn(by_seat[seat], why)
+                case Born() | Unborn() | Exited():  # of one that has been replaced since
                     for fd in descriptors:
                         os.close(fd)
                 case Settled() | Unfit():
@@ -341,13 +343,18 @@ class Pool:
         stem.is_gone = True
         self._lines.drop_stem(stem)
         for worker in list(self._all()):
-            if worker.stem is not stem or worker.known_pid is not None:
-                continue
-            if worker.life is Life.ASKED_FOR:
-                worker.life = after(worker.life, Event.EXIT)
-                self._happened.append(Lost(worker, None, None))
-            elif worker in self._dismissed:
-                self._note_gone(worker)
+            if worker.stem is stem and worker.known_pid is None:
+                self._note_unborn(worker, None)
+
+    def _note_unborn(self, worker: Worker, why: str | None) -> None:
+        """This worker will never come to life; None: its stem has ended."""
+        if worker.life is Life.ASKED_FOR:
+            worker.life = after(worker.life, Event.EXIT)
+            self._happened.append(Lost(worker, None, None, why))
+        elif worker in self._dismissed:
+            self._note_gone(worker)
+        elif why is not None and worker.life is Life.LEAVING:
+            worker.life = after(worker.life, Event.EXIT)
 
     def _kill(self, worker: Worker) -> None:
         if worker.pidfd is None or worker.known_pid is None or process.has_ended(worker.pidfd):

@@ -186,6 +186,14 @@ class Born(NamedTuple):
     pid: int
 
 
+class Unborn(NamedTuple):
+    """From a stem, or the clean base: no process could be had, and why, in words."""
+
+    seat: SeatNo | None
+    """Of the worker; None: it was to be a stem."""
+    why: str
+
+
 class Exited(NamedTuple):
     """From a stem: this worker has ended."""
 
@@ -233,6 +241,7 @@ Message = (
     | Fork
     | Kill
     | Born
+    | Unborn
     | Exited
     | Grow
     | Grown
@@ -264,6 +273,7 @@ _KINDS: tuple[type[Message], ...] = (
     Unfit,
     Tell,
     Told,
+    Unborn,
 )
 
 
