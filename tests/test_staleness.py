@@ -100,3 +100,30 @@ def test_what_an_object_keeps_to_itself_is_no_change_of_the_dataset() -> None:
     assert difference(before, describe(dataset)) is None
     dataset._thing.rows.append(3)
     assert difference(before, describe(dataset)) == "dataset._thing.rows"
+
+
+def test_a_lazy_proxy_is_not_loaded() -> None:
+    asked: list[str] = []
+
+    class Lazy:
+        """As those of werkzeug and lazy_object_proxy: whatever is asked of it loads what it stands for."""
+
+        @property
+        def __class__(self) -> Any:
+            asked.append("class")
+            return dict
+
+    class Counted(dict[str, int]):
+        def __len__(self) -> int:
+            asked.append("len")
+            return 0
+
+    class Angry(type):
+        def __eq__(cls, other: object) -> bool:
+            asked.append("eq")
+            return False
+
+        __hash__ = type.__hash__
+
+    describe(Holding([Lazy(), Counted(a=1), Angry("Angry", (), {})()]))
+    assert asked == []

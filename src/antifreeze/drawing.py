@@ -15,16 +15,17 @@ from typing import Any
 from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _InfiniteConstantSampler
 
+from antifreeze.engine.crossing.reading import attributes_of
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, fingerprint, naming_the_fault
 from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.worker.generators import (
     Plain,
-    is_generator,
     plain_globals,
     plain_of,
     set_plain,
     set_plain_globals,
 )
+from antifreeze.engine.worker.kinds import is_held
 from antifreeze.engine.worker.place import has_state
 from antifreeze.errors import CheckpointError
 from antifreeze.observe.say import say_once
@@ -111,8 +112,8 @@ def _held(loader: Any) -> list[Any]:
     """The generators that samplers hold, beside the loader's own."""
     found: list[Any] = []
     for sampler in _samplers(loader):
-        for each in vars(sampler).values() if hasattr(sampler, "__dict__") else ():
-            if is_generator(each) and each is not loader.generator and not any(each is other for other in found):
+        for each in attributes_of(sampler).values():
+            if is_held(each) and each is not loader.generator and not any(each is other for other in found):
                 found.append(each)
     return found
 

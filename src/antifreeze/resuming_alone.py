@@ -129,7 +129,7 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
         return Standpoint(
             has_ended=self._is_stream and fetcher.ended,
             position="here",
-            generators={"held": plain_held(self._held.find())},
+            generators={"held": plain_held(self._held.saved())},
             of_dataset=None if source is self._dataset else copy.deepcopy(state_of(self._dataset)),
             of_iterator=copy.deepcopy(state_of(source)) if self._is_stream else None,
         )

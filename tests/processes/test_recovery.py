@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,31 @@ from processes.datasets import Numbers
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 
 
+class Slotted:
+    """Holds a generator in a slot."""
+
+    __slots__ = ("rng",)
+
+    def __init__(self) -> None:
+        self.rng = random.Random(8)
+
+
+OF_THE_MODULE = np.random.default_rng(9)
+
+
+def noise(own: random.Random = random.Random(10)) -> float:  # noqa: B008
+    """Draws from a generator that is a default, and from one that is a global."""
+    return own.random() + OF_THE_MODULE.random()
+
+
 class Augmented(Dataset[Any]):
     """Draws from every kind of generator, for every sample; one of them is made at first use."""
 
+    of_the_class = np.random.RandomState(6)
+
     def __init__(self, length: int) -> None:
+        self.hidden: Any = [Slotted(), {random.Random(11)}, deque([random.Random(12)])]
+        self.bits = np.random.PCG64(13)
         self.length = length
         self.own = np.random.default_rng(7)
         self.torchs = torch.Generator().manual_seed(3)
@@ -46,6 +68,10 @@ class Augmented(Dataset[Any]):
             "own": self.own.random(),
             "torchs": torch.rand(2, generator=self.torchs),
             "lazy": self.lazy.random(),
+            "class": self.of_the_class.rand(),
+            "module": noise(),
+            "hidden": [self.hidden[0].rng.random(), next(iter(self.hidden[1])).random(), self.hidden[2][0].random()],
+            "bits": self.bits.random_raw() >> 12,
             "large": torch.full((2000,), float(index)),
         }
 
@@ -61,7 +87,8 @@ def batches_of(loader: Any, *, epochs: int = 1, between: Callable[[Any], None] =
     for _ in range(epochs):
         iterator = iter(loader)
         for batch in iterator:
-            seen.append({name: part.clone() for name, part in batch.items()})
+            hidden = torch.stack(batch.pop("hidden"))
+            seen.append({name: part.clone() for name, part in batch.items()} | {"hidden": hidden})
             between(iterator)
     return seen
 

@@ -192,7 +192,7 @@ def test_the_pulse_tells_the_truth_while_generators_are_brought_back(
 
 def test_without_a_state_to_go_back_to_it_is_retried_all_the_same_and_that_is_told(make: Callable[..., Bench]) -> None:
     class Unknowable(np.random.RandomState):
-        def __reduce__(self) -> Any:
+        def get_state(self, legacy: bool = True) -> Any:
             raise TypeError("no state")
 
     dataset = Flaky({4: 1})

@@ -3,12 +3,16 @@
 import functools
 import pickle
 import random
+import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from antifreeze.engine.worker import randomness as randomness_module
+from antifreeze.engine.worker.exchange import Exchange
 from antifreeze.engine.worker.randomness import MOST_OBJECTS, Randomness
 from antifreeze.engine.worker.recipe import Recipe
 
@@ -94,7 +98,6 @@ def test_the_search_is_bounded_and_data_is_not_looked_through() -> None:
 
     dataset = Large()
     randomness = Randomness(recipe_of(dataset))
-    assert not randomness._is_quick
     state = randomness.state()
     assert len(state) < 20_000
     first = dataset.rng.random()
@@ -116,7 +119,153 @@ def test_the_program_s_own_random_is_not_taken_twice() -> None:
 def test_generators_that_are_not_drawn_from_stay_as_they_are_seen() -> None:
     dataset = Dataset()
     randomness = Randomness(recipe_of(dataset))
-    seen = {randomness.held_state() for _ in range(50)}
-    assert len(seen) == 1
+    watched = randomness.held_states()
+    assert not any(each.has_changed() for each in watched for _ in range(20))
     dataset.draw()
-    assert randomness.held_state() not in seen
+    assert all(each.has_changed() for each in watched)
+
+
+# --- where generators may be
+
+
+class Slotted:
+    __slots__ = ("empty", "rng")
+
+    def __init__(self) -> None:
+        self.rng = random.Random(11)
+
+
+class OnTheClass:
+    rng = np.random.default_rng(12)
+
+    def draw(self) -> Any:
+        return float(self.rng.random())
+
+
+class Inheriting(OnTheClass):
+    pass
+
+
+MODULE_RNG = np.random.default_rng(13)
+
+
+class FromTheModule:
+    def draw(self) -> Any:
+        return helper()
+
+
+def helper() -> Any:
+    return float(MODULE_RNG.random())
+
+
+class Mine(random.Random):
+    """A generator of the user's own class."""
+
+
+def with_default(rng: random.Random = random.Random(14)) -> float:  # noqa: B008
+    return rng.random()
+
+
+class Holding:
+    def __init__(self, thing: Any, draw: Any) -> None:
+        self.thing = thing
+        self._draw = draw
+
+    def draw(self) -> Any:
+        return self._draw(self.thing)
+
+
+PLACES = {
+    "slot": lambda: Holding(Slotted(), lambda held: held.rng.random()),
+    "set": lambda: Holding({random.Random(15)}, lambda held: next(iter(held)).random()),
+    "frozenset": lambda: Holding(frozenset({random.Random(15)}), lambda held: next(iter(held)).random()),
+    "deque": lambda: Holding(deque([random.Random(16)]), lambda held: held[0].random()),
+    "key that is an object": lambda: Holding(
+        {Slotted(): random.Random(17)}, lambda held: next(iter(held.values())).random()
+    ),
+    "class attribute": OnTheClass,
+    "attribute of a base class": Inheriting,
+    "module global": FromTheModule,
+    "default": lambda: Holding(with_default, lambda held: held()),
+    "partial": lambda: Holding(functools.partial(pow, random.Random(18)), lambda held: held.args[0].random()),
+    "bit generator": lambda: Holding(np.random.PCG64(19), lambda held: int(held.random_raw())),
+    "subclass": lambda: Holding(Mine(20), lambda held: held.random()),
+    "bound method": lambda: Holding(random.Random(21).random, lambda held: held()),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_generators_are_found_wherever_the_dataset_keeps_them(place: str) -> None:
+    dataset = PLACES[place]()
+    dataset.draw()
+    randomness = Randomness(recipe_of(dataset))
+    state = randomness.state()
+    first = [dataset.draw() for _ in range(3)]
+    randomness.restore(state)
+    assert [dataset.draw() for _ in range(3)] == first
+
+
+def test_a_generator_that_has_no_state_costs_the_others_nothing() -> None:
+    dataset = Holding([random.SystemRandom(), random.Random(22)], lambda held: held[1].random())
+    randomness = Randomness(recipe_of(dataset))
+    state = randomness.state()
+    first = dataset.draw()
+    randomness.restore(state)
+    assert dataset.draw() == first
+
+
+def test_generators_that_the_whole_process_shares_are_not_held_by_the_dataset() -> None:
+    shared = [random.random, np.random.rand, random._inst, torch.default_generator]  # type: ignore[attr-defined]
+    assert Randomness(recipe_of(Holding(shared, None))).held == []
+
+
+def make_hostile(base: Any = object) -> Any:
+    """An object that fails the test if anything is asked of it."""
+
+    def fail(*_: Any) -> Any:
+        pytest.fail("code of the user's was run")
+
+    names = ("__getattribute__", "__getattr__", "__setattr__", "__eq__", "__hash__", "__repr__", "__len__", "__iter__")
+    asked = dict.fromkeys((*names, "__bool__", "__getitem__", "__reduce_ex__"), fail)
+    return base.__new__(type("Hostile", (base,), {**asked, "__class__": property(fail), "__dict__": property(fail)}))
+
+
+class Owner:
+    pass
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        lambda: weakref.proxy(Owner()),  # dead at once
+        make_hostile,
+        lambda: make_hostile(dict),
+        lambda: make_hostile(list),
+        lambda: {1: make_hostile()},
+    ],
+    ids=["dead proxy", "lazy proxy", "dict", "list", "value"],
+)
+def test_the_search_runs_nothing_of_the_users(strange: Any) -> None:
+    dataset = Holding([strange(), random.Random(23)], lambda held: held[1].random())
+    exchange = Exchange(recipe_of(dataset))
+    randomness = Randomness(recipe_of(dataset))
+    state, taken = randomness.state(), exchange.take()
+    first = dataset.draw()
+    randomness.restore(state)
+    assert dataset.draw() == first
+    exchange.give(taken)
+    assert dataset.draw() == first
+    assert not randomness.look_again()
+
+
+def test_a_search_that_fails_has_found_nothing_and_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("never seen before")
+
+    monkeypatch.setattr(randomness_module, "ways", fail)
+    randomness = Randomness(recipe_of(Dataset()))
+    assert randomness.held == []
+    randomness.restore(randomness.state())
+    assert "never seen before" in capsys.readouterr().err

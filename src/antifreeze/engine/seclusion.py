@@ -18,7 +18,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from antifreeze.engine.worker.randomness import global_state, restore_global
+from antifreeze.engine.worker.kinds import global_state, restore_global
 
 _DRAW_AT_ONCE = (DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 

@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils import HAS_NUMPY
 
-from antifreeze.engine.crossing.reading import attributes_of, is_a
+from antifreeze.engine.crossing.reading import attributes_of, is_a, name_of, some_entries
 
 if HAS_NUMPY:
     import numpy as np
@@ -27,6 +27,7 @@ MOST_OBJECTS = 1000
 MOST_ITEMS = 32
 MOST_BYTES = 4096
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset)
 
 
 def describe(dataset: Any) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def describe(dataset: Any) -> dict[str, Any]:
     waiting: deque[tuple[str, Any]] = deque([("dataset", dataset)])
     while waiting and len(traits) < MOST_OBJECTS:
         path, thing = waiting.popleft()
-        if type(thing) in _PLAIN:
+        if _is_plain(thing):
             # As text, in which a number that is none (NaN) equals itself.
             traits[path] = repr(thing) if not isinstance(thing, str | bytes) else hash(thing)
         elif id(thing) not in seen:
@@ -44,6 +45,10 @@ def describe(dataset: Any) -> dict[str, Any]:
             traits[path] = _trait(thing)
             waiting.extend((path + step, part) for step, part in _parts(thing))
     return traits
+
+
+def _is_plain(thing: Any) -> bool:
+    return any(type(thing) is kind for kind in _PLAIN)  # `in` would ask the class what it is equal to
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
@@ -59,18 +64,21 @@ def _trait(thing: Any) -> Any:
     try:
         return _look_at(thing)
     except Exception:  # of a sparse or an inference tensor, or of a class of the user's: it does not show what it is
-        return type(thing).__qualname__
+        return name_of(type(thing))
 
 
 def _look_at(thing: Any) -> Any:
-    if isinstance(thing, torch.Tensor):
-        # What lies in shared memory is seen by all.
-        return None if thing.is_shared() else (tuple(thing.shape), str(thing.dtype), thing._version)
+    if is_a(thing, torch.Tensor):
+        with torch._C.DisableTorchFunctionSubclass():
+            # What lies in shared memory is seen by all.
+            is_shared = torch.Tensor.is_shared(thing)  # type: ignore[no-untyped-call]
+            return None if is_shared else (tuple(thing.shape), str(thing.dtype), thing._version)
     if HAS_NUMPY and type(thing) is np.ndarray:
         return thing.shape, str(thing.dtype), _checksum(thing)
-    if isinstance(thing, dict | list | tuple | set | frozenset):
-        return type(thing).__qualname__, len(thing)
-    return type(thing).__qualname__
+    for kind in _CONTAINERS:
+        if is_a(thing, kind):
+            return name_of(type(thing)), kind.__len__(thing)
+    return name_of(type(thing))
 
 
 def _checksum(array: Any) -> int:
@@ -86,8 +94,8 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
         return
     if type(thing) is dict:
         if len(thing) <= MOST_ITEMS:
-            yield from ((f"[{key!r}]", part) for key, part in thing.items() if type(key) in _PLAIN)
-    elif type(thing) in (list, tuple):
+            yield from ((f"[{key!r}]", part) for key, part in some_entries(thing) if _is_plain(key))
+    elif type(thing) is list or type(thing) is tuple:
         if len(thing) <= MOST_ITEMS:
             yield from ((f"[{number}]", part) for number, part in enumerate(thing))
     else:

@@ -102,6 +102,8 @@ class Noticed(NamedTuple):
     drawn: int
     """A checksum of where generators that the dataset holds are after a few batches; 0: they have not been drawn from, or
     did not begin as they are in all workers."""
+    holder: int = 0
+    """What holds them: 0 the dataset, 1 the collate function, 2 a module of the user's."""
 
 
 class Snapshot(NamedTuple):
@@ -153,8 +155,8 @@ class Board:
 
     def read_notices(self) -> Noticed:
         """What the worker has noticed."""
-        asked, first_items, drawn = self.notices[:3].tolist()
-        return Noticed(bool(asked), first_items, drawn)
+        asked, first_items, drawn, holder = self.notices.tolist()
+        return Noticed(bool(asked), first_items, drawn, holder)
 
     def keep(self, ticket: TicketNo, state: bytes) -> bool:
         """Keep the state of the generators before this ticket; False if it is too large to be kept."""

@@ -12,6 +12,8 @@ from typing import Any
 
 # Longer containers hold more of the same: so many of their elements are read.
 MOST_ELEMENTS = 256
+# Classes whose descriptors are remembered: more than datasets have, and few enough to keep.
+MOST_KNOWN = 512
 
 _MRO: Any = type.__dict__["__mro__"]
 _CLASS_NAMESPACE: Any = type.__dict__["__dict__"]
@@ -35,7 +37,7 @@ def is_a(thing: Any, kind: type) -> bool:
 
 def is_subclass(one: type, other: type) -> bool:
     """`issubclass` by inheritance alone."""
-    return any(each is other for each in ancestors(one))
+    return type.__subclasscheck__(other, one)
 
 
 def name_of(kind: type) -> str:
@@ -77,13 +79,26 @@ def attributes_of(thing: Any) -> dict[str, Any]:
 
 def descriptors(kind: type) -> Descriptors:
     """What reads the slots and the `__dict__` of the objects of a class."""
+    known = _known.get(id(kind))
+    if known is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[id(kind)] = kind, _find_descriptors(kind)
+    return known[1]
+
+
+def _find_descriptors(kind: type) -> Descriptors:
     return tuple(
         (name, value)
         for each in ancestors(kind)
-        for name, value in namespace_of(each).items()
+        for name, value in list(namespace_of(each).items())
         if type(value) is types.MemberDescriptorType
         or (name == "__dict__" and type(value) is types.GetSetDescriptorType)
     )
+
+
+_known: dict[int, tuple[type, Descriptors]] = {}
+"""By the number of the class, which is kept, so that its number comes to stand for no other one."""
 
 
 def attributes(thing: Any, by: Descriptors) -> Iterator[tuple[str, Any]]:
@@ -101,7 +116,7 @@ def attributes(thing: Any, by: Descriptors) -> Iterator[tuple[str, Any]]:
 
 def some_entries(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
     """The first entries of a dict, of whatever subclass."""
-    return some_elements(dict.items(mapping))
+    return some_elements(dict.items(mapping)) or some_elements(dict.items(mapping))  # another thread may be changing it
 
 
 def some_elements(elements: Iterable[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import dataclasses
 import enum
+import functools
 import logging
 import multiprocessing
 import os
@@ -330,12 +331,15 @@ def _is_user_module(module: types.ModuleType | None, libraries: tuple[str, ...])
 
 def library_directories() -> tuple[str, ...]:
     """Where code lies that is not the user's: ours, Python's, and what is installed."""
+    installed = (each for each in sys.path if type(each) is str and each.endswith(("site-packages", "dist-packages")))
+    return tuple(sorted({*_own_directories(), *installed}))
+
+
+@functools.cache
+def _own_directories() -> tuple[str, ...]:
     ours = str(Path(__file__).resolve().parents[2])
-    paths = {
-        value for key, value in sysconfig.get_paths().items() if key in ("stdlib", "platstdlib", "purelib", "platlib")
-    }
-    paths.update(entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages")))
-    return (ours, *sorted(paths))
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return (ours, *(value for key, value in sysconfig.get_paths().items() if key in names))
 
 
 def _preparation() -> dict[str, Any]:

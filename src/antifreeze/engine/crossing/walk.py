@@ -1,12 +1,14 @@
 """A walk through what a dataset holds: the nearest first, bounded in time, and no line of the user's code is run.
 
 Attributes, slots, containers, closures, partials, bound methods, and the globals that functions name; how they are read
-is `reading.py`'s part. Code that is installed is not read; what it has made is looked into like anything else.
+is `reading.py`'s part, and how to get to them again is `ways.py`'s. Code that is installed is not read; what it has made is
+looked into like anything else.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 import types
@@ -33,13 +35,13 @@ from antifreeze.engine.crossing.reading import (
     text,
 )
 from antifreeze.engine.crossing.state import library_directories
+from antifreeze.engine.crossing.ways import Way
 
 # Nobody notices so long a pause at the start of an epoch. A thousand objects take some milliseconds of it.
 PATIENCE_S = 0.05
 MOST_OBJECTS = 20_000
-MOST_CHARACTERS = 40
 # Whoever is that deep is a link of a chain.
-LONGEST_PATH = 500
+MOST_STEPS = 200
 
 Found = tuple[str, Any]
 
@@ -55,14 +57,22 @@ def walk(
 
     Objects of the `closed` types are not looked into.
     """
-    return _Walk(_CLOSED | _numbers(*closed), clock).steps(roots, patience_s)
+    for way, thing in _Walk(_CLOSED | _numbers(*closed), clock).steps(roots, patience_s, MOST_OBJECTS):
+        yield str(way), thing
 
 
-def _key(key: Any) -> str:
-    if id(type(key)) not in _PLAIN:
-        return f"<{name_of(type(key))}>"
-    text = repr(key)
-    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"
+def ways(
+    roots: Mapping[str, Any], *, closed: Iterable[type] = (), most_objects: int, longest: int
+) -> Iterator[tuple[Way, Any]]:
+    """The same with the way to each object; bounded by numbers alone, so that it finds the same in every process.
+
+    Containers with more than `longest` elements are taken for data, and not looked into.
+    """
+    return _Walk(_CLOSED | _numbers(*closed), _no_clock, longest).steps(roots, math.inf, most_objects)
+
+
+def _no_clock() -> float:
+    return 0.0
 
 
 def _numbers(*kinds: type) -> frozenset[int]:
@@ -92,45 +102,47 @@ class _Form(NamedTuple):
 
     kind: type
     """Kept, so that its number comes to stand for no other class."""
-    look: Callable[[_Walk, str, Any], None] | None
+    look: Callable[[_Walk, Way, Any], None] | None
     descriptors: Descriptors
 
 
 class _Walk:
-    def __init__(self, closed: frozenset[int], clock: Callable[[], float]) -> None:
+    def __init__(self, closed: frozenset[int], clock: Callable[[], float], longest: float = math.inf) -> None:
         self._closed = closed
         self._clock = clock
+        self._longest = longest
         self._libraries = library_directories()
-        self._queue: deque[Found] = deque()
+        self._queue: deque[tuple[Way, Any]] = deque()
         self._seen: dict[int, Any] = {}
         """Kept, so that no number comes to stand for another object."""
         self._forms: dict[int, _Form] = {}
 
-    def steps(self, roots: Mapping[str, Any], patience_s: float) -> Iterator[Found]:
+    def steps(self, roots: Mapping[str, Any], patience_s: float, most_objects: int) -> Iterator[tuple[Way, Any]]:
         deadline = self._clock() + patience_s
-        for path, thing in roots.items():
-            self._add(path, thing)
-        for _ in range(MOST_OBJECTS):
+        for name, thing in roots.items():
+            self._add(None, "attribute", name, thing)
+        for _ in range(most_objects):
             if not self._queue or self._clock() > deadline:
                 return
-            path, thing = self._queue.popleft()
-            yield path, thing
-            if len(path) < LONGEST_PATH:
-                self._look_into(path, thing)
+            way, thing = self._queue.popleft()
+            yield way, thing
+            if way.length < MOST_STEPS:
+                self._look_into(way, thing)
 
-    def _add(self, path: str, thing: Any) -> None:
+    def _add(self, way: Way | None, kind: str, key: Any, thing: Any, words: str | None = None) -> None:
         if id(type(thing)) not in _PLAIN and id(thing) not in self._seen:
             self._seen[id(thing)] = thing
-            self._queue.append((path, thing))
+            self._queue.append((Way(way, kind, key, words), thing))
 
-    def _look_into(self, path: str, thing: Any) -> None:
-        form = self._forms.get(id(type(thing))) or self._get_to_know(path, type(thing))
+    def _look_into(self, way: Way, thing: Any) -> None:
+        form = self._forms.get(id(type(thing))) or self._get_to_know(way, type(thing))
         if form.look is not None:
-            form.look(self, path, thing)
+            form.look(self, way, thing)
         for name, value in attributes(thing, form.descriptors):
-            self._add(f"{path}.{name}", value)
+            if id(type(value)) not in _PLAIN:
+                self._add(way, "attribute", name, value)
 
-    def _get_to_know(self, path: str, kind: type) -> _Form:
+    def _get_to_know(self, way: Way, kind: type) -> _Form:
         """How to look at objects of this class; the first of them is the way to what the class itself holds."""
         kinds = ancestors(kind)
         look = next((_BY_KIND[id(each)] for each in kinds if id(each) in _BY_KIND), None)
@@ -138,75 +150,92 @@ class _Walk:
         form = _Form(kind, None if is_closed else look, () if is_closed or look in _WHOLE else descriptors(kind))
         self._forms[id(kind)] = form
         if not is_closed:
-            self._look_into_classes(path, kind)
+            self._look_into_classes(way, kind)
         return form
 
-    def _look_into_mapping(self, path: str, mapping: dict[Any, Any]) -> None:
-        for key, value in some_entries(mapping):
-            if id(type(value)) not in _PLAIN:
-                self._add(f"{path}[{_key(key)}]", value)
+    def _look_into_mapping(self, way: Way, mapping: dict[Any, Any]) -> None:
+        if dict.__len__(mapping) > self._longest:
+            return
+        for number, (key, value) in enumerate(some_entries(mapping)):
+            if id(type(value)) in _PLAIN:
+                continue
+            if id(type(key)) in _PLAIN:
+                self._add(way, "item", key, value)
+            else:
+                self._add(way, "value", number, value, f"[<{name_of(type(key))}>]")
 
-    def _look_into_list(self, path: str, elements: list[Any]) -> None:
-        self._add_places(path, spread(elements, list))
+    def _look_into_list(self, way: Way, elements: list[Any]) -> None:
+        if list.__len__(elements) <= self._longest:
+            self._add_places(way, spread(elements, list))
 
-    def _look_into_tuple(self, path: str, elements: tuple[Any, ...]) -> None:
-        self._add_places(path, spread(elements, tuple))
+    def _look_into_tuple(self, way: Way, elements: tuple[Any, ...]) -> None:
+        if tuple.__len__(elements) <= self._longest:
+            self._add_places(way, spread(elements, tuple))
 
-    def _look_into_set(self, path: str, elements: Any) -> None:
-        kind = set if is_a(elements, set) else frozenset
-        for value in some_elements(kind.__iter__(elements)):
-            self._add(f"{path}{{…}}", value)
+    def _look_into_set(self, way: Way, elements: Any) -> None:
+        kind: Any = set if is_a(elements, set) else frozenset
+        if kind.__len__(elements) > self._longest:
+            return
+        for number, value in enumerate(some_elements(kind.__iter__(elements))):
+            self._add(way, "element", number, value)
 
-    def _look_into_deque(self, path: str, elements: deque[Any]) -> None:
-        self._add_places(path, enumerate(some_elements(deque.__iter__(elements))))
+    def _look_into_deque(self, way: Way, elements: deque[Any]) -> None:
+        if deque.__len__(elements) <= self._longest:
+            self._add_places(way, enumerate(some_elements(deque.__iter__(elements))))
 
-    def _add_places(self, path: str, elements: Iterable[tuple[int, Any]]) -> None:
+    def _add_places(self, way: Way, elements: Iterable[tuple[int, Any]]) -> None:
         for place, value in elements:
             if id(type(value)) not in _PLAIN:
-                self._add(f"{path}[{place}]", value)
+                self._add(way, "item", place, value)
 
-    def _look_into_classes(self, path: str, kind: type) -> None:
-        for each in ancestors(kind):
-            self._look_into_class(path, each)
+    def _look_into_classes(self, way: Way, kind: type) -> None:
+        for number, each in enumerate(ancestors(kind)):
+            self._look_into_class(way, number, each)
 
-    def _look_into_class(self, path: str, kind: type) -> None:
+    def _look_into_class(self, way: Way, number: int, kind: type) -> None:
         """What a class of the user's holds itself: methods, which name globals, and attributes that objects share."""
         if self._is_users(sys.modules.get(module_of(kind))):
-            for name, value in namespace_of(kind).items():
-                self._add(f"{path}.{name}", value)
+            way = Way(way, "class", number)
+            for name, value in list(namespace_of(kind).items()):
+                self._add(way, "attribute", name, value)
 
-    def _look_into_builtin(self, path: str, function: types.BuiltinFunctionType) -> None:
-        self._add(f"{path}.__self__", function.__self__)
+    def _look_into_builtin(self, way: Way, function: types.BuiltinFunctionType) -> None:
+        self._add(way, "attribute", "__self__", function.__self__)
 
-    def _look_into_function(self, path: str, function: types.FunctionType) -> None:
+    def _look_into_function(self, way: Way, function: types.FunctionType) -> None:
         if function.__code__.co_filename.startswith(self._libraries):
             return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             try:
-                self._add(f"{path}.<{name}>", cell.cell_contents)
+                self._add(way, "cell", name, cell.cell_contents)
             except ValueError:  # not given a value yet
                 continue
         for name, value in attributes_of(function).items():
             if name not in ("__globals__", "__builtins__", "__closure__"):
-                self._add(f"{path}.{name}", value)
-        self._add(f"{path}.__defaults__", function.__defaults__)
-        self._add(f"{path}.__kwdefaults__", function.__kwdefaults__)
-        self._look_at_globals(function)
+                self._add(way, "attribute", name, value)
+        self._add(way, "attribute", "__defaults__", function.__defaults__)
+        self._add(way, "attribute", "__kwdefaults__", function.__kwdefaults__)
+        self._look_at_globals(way, function)
 
-    def _look_at_globals(self, function: types.FunctionType) -> None:
+    def _look_at_globals(self, way: Way, function: types.FunctionType) -> None:
         names = set(_names_in(function.__code__))
         namespace = function.__globals__
-        for name in _extract_code_globals(function.__code__).keys() & namespace.keys():
-            self._add_global(f"{text(function.__module__)}.{name}", dict.get(namespace, name), names)
-        for name in (names - namespace.keys()) & sys.modules.keys():  # imported by the function itself
-            self._add_global(name, sys.modules[name], names)
+        # In the order of the code, which is the same in every process; that of a set is not.
+        for name in _extract_code_globals(function.__code__):
+            if dict.__contains__(namespace, name):
+                path = f"{text(function.__module__)}.{name}"
+                self._add_global(way, "global", path, dict.get(namespace, name), names)
+        for name in sorted(names - namespace.keys()):  # imported by the function itself
+            if name in sys.modules:
+                self._add_global(way, "module", name, sys.modules.get(name), names)
 
-    def _add_global(self, path: str, value: Any, names: set[str]) -> None:
-        self._add(path, value)
+    def _add_global(self, way: Way, kind: str, path: str, value: Any, names: set[str]) -> None:
+        self._add(way, kind, path, value)
         if self._is_users(value):
             namespace = namespace_of(value)
-            for each in names & namespace.keys():
-                self._add(f"{path}.{each}", namespace[each])
+            way = Way(way, kind, path)
+            for each in sorted(names & namespace.keys()):
+                self._add(way, "attribute", each, namespace[each])
 
     def _is_users(self, module: Any) -> bool:
         if not is_a(module, types.ModuleType):
@@ -214,11 +243,11 @@ class _Walk:
         namespace = namespace_of(module)
         path = text(namespace.get("__file__"))
         if not path:
-            return bool(namespace.get("__name__") == "__main__")  # of a notebook, or typed in
+            return text(namespace.get("__name__")) == "__main__"  # of a notebook, or typed in
         return not path.startswith(self._libraries)
 
 
-_BY_KIND: dict[int, Callable[[_Walk, str, Any], None]] = {
+_BY_KIND: dict[int, Callable[[_Walk, Way, Any], None]] = {
     id(dict): _Walk._look_into_mapping,
     id(list): _Walk._look_into_list,
     id(tuple): _Walk._look_into_tuple,

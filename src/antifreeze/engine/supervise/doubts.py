@@ -11,6 +11,13 @@ from collections.abc import Iterable, Sequence
 from antifreeze.codes import named
 from antifreeze.engine.arena.board import Noticed
 
+# By their number (`Noticed.holder`).
+_HOLDERS = (
+    "the dataset holds a random generator",
+    "collate_fn holds a random generator",
+    "a module has a random generator as a global, which the code of the dataset or of collate_fn uses",
+)
+
 
 def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozenset[str]) -> list[str]:
     """What is wrong, and how it can be put right."""
@@ -26,9 +33,9 @@ def doubts_about(noticed: Sequence[Noticed], *, is_stream: bool, fixes: frozense
     # After as many batches, copies that were drawn from alike are alike; those that are seeded for every sample are not.
     if "rng" not in fixes and _are_alike(each.drawn for each in noticed):
         doubts.append(
-            f"{named('AF501')}: the dataset holds a random generator and draws from it in its workers. Each of the "
-            f"{len(noticed)} has a copy in the same state, so different samples get the same draws, and each epoch begins "
-            'with them again. fix=("rng",) or --fix rng gives every copy a seed of its own'
+            f"{named('AF501')}: {_HOLDERS[max(each.holder for each in noticed)]}, which is drawn from in workers. Each of "
+            f"the {len(noticed)} has a copy in the same state, so different samples get the same draws, and each epoch "
+            'begins with them again. fix=("rng",) or --fix rng gives every copy a seed of its own'
         )
     return doubts
 

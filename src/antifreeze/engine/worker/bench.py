@@ -81,13 +81,13 @@ class Workbench:
             self.randomness = Randomness(recipe)
             if "rng" in recipe.fixes:
                 reseed(self.randomness.held, f"{recipe.base_seed} {worker}")
-            inherited = self.randomness.held_state()
+            inherited = self.randomness.held_states()
             if heritage:
                 become_worker(recipe, worker, self.notices)
             else:
                 play_worker(recipe, worker)
-            if inherited and self.randomness.held_state() == inherited:  # else they have been given seeds here
-                self._inherited, self._looks_after = inherited, LOOKS_AFTER
+            self._unseeded = [each for each in inherited if not each.has_changed()]  # others were given seeds here
+            self._looks_after = LOOKS_AFTER if self._unseeded else 0
             self._rewinder = Rewinder(self.randomness, self._redo)
             self._set_up(recipe)
         except Exception:  # of worker_init_fn, to be raised in the trainer in answer to every ticket
@@ -215,8 +215,9 @@ class Workbench:
 
     def _look_at_generators(self) -> None:
         self._looks_after -= 1
-        if not self._looks_after and (state := self.randomness.held_state()) != self._inherited:
-            self.notices.note_drawn(state)
+        drawn = [] if self._looks_after else [each for each in self._unseeded if each.has_changed()]
+        if drawn:
+            self.notices.note_drawn([each.now() for each in drawn], drawn[0].holder)
 
     def _turn_to(self, work: Work, given: Desk | None) -> None:
         self._writer.begin(given)

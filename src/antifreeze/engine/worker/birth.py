@@ -19,6 +19,7 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
 from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.worker.kinds import kind_of
 from antifreeze.engine.worker.notices import Notices, watch_questions
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.threads import settle_threads
@@ -64,14 +65,18 @@ def reseed(generators: Iterable[Any], source: str) -> None:
     """Give every generator that the dataset holds a seed of its own, which follows from this source."""
     for number, generator in enumerate(generators):
         seed = random.Random(f"{source} {number}").getrandbits(63)
-        if isinstance(generator, torch.Generator):
-            generator.manual_seed(seed)
-        elif isinstance(generator, random.Random):
-            generator.seed(seed)
-        elif isinstance(generator, np.random.Generator):
-            generator.bit_generator.state = type(generator.bit_generator)(seed).state
-        elif isinstance(generator, np.random.RandomState):
-            generator.seed(seed & 0xFFFFFFFF)
+        kind = kind_of(generator)
+        match kind and kind.name:
+            case "torch":
+                generator.manual_seed(seed)
+            case "random":
+                generator.seed(seed)
+            case "numpy":
+                generator.bit_generator.state = type(generator.bit_generator)(seed).state
+            case "numpy, old":
+                generator.seed(seed & 0xFFFFFFFF)
+            case "numpy, bits":
+                generator.state = type(generator)(seed).state
 
 
 def new_generator(seed: int) -> torch.Generator:

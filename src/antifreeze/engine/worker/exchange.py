@@ -7,34 +7,21 @@ dataset makes at first use is made by each worker for itself, so that one which 
 from __future__ import annotations
 
 import contextlib
-import random
 from typing import Any, NamedTuple
 
-import torch
-from torch.utils.data._utils import HAS_NUMPY
-
-from antifreeze.engine.worker.randomness import (
-    Path,
-    Randomness,
-    follow,
-    global_state,
-    replace,
-    restore_global,
-    shown,
-    walk,
-)
+from antifreeze.engine.crossing.reading import attributes_of
+from antifreeze.engine.crossing.ways import Steps, follow, remove, replace
+from antifreeze.engine.worker.kinds import Saved, Shared, global_state, load, restore_global, save
+from antifreeze.engine.worker.randomness import Randomness, holder_of, search
 from antifreeze.engine.worker.recipe import Recipe
-
-if HAS_NUMPY:
-    import numpy as np
 
 
 class State(NamedTuple):
     """All generators as somebody left them."""
 
-    shared: tuple[Any, Any, Any]
+    shared: Shared
     """Those that all of a process shares."""
-    held: dict[Path, tuple[Any, Any]]
+    held: dict[Steps, tuple[Any, Saved | None]]
     """Those that the dataset and the collate function hold, each with its state; None: it does not show it."""
 
 
@@ -45,27 +32,29 @@ class Exchange:
         self._recipe = recipe
         self._randomness = Randomness(recipe)
         # By their number; the objects are kept, so that no number comes to stand for another.
-        self._at_first = {id(thing): (thing, _names(thing)) for _, thing in walk(recipe, set())}
+        self._at_first: dict[int, tuple[Any, dict[str, bool]]] = {}
+        with contextlib.suppress(Exception):  # then what is made at first use stays, as it would without workers
+            self._at_first = {id(thing): (thing, _names(thing)) for _, thing in search(recipe)}
 
     def take(self) -> State:
         """As they are now."""
-        held = {path: (each, _shown(each)) for path, each in self._randomness.find().items()}
+        held = {steps: (each, _saved(each)) for steps, each in self._randomness.find().items()}
         return State(global_state(), held)
 
     def give(self, state: State) -> None:
         """Make them as they were then."""
         restore_global(*state.shared)
-        for path in self._randomness.find().keys() - state.held.keys():
+        for steps in self._randomness.find().keys() - state.held.keys():
             with contextlib.suppress(Exception):  # a holder of the user's own kind, which does not let go of it
-                self._take_away(path)
-        for path, (generator, shown_state) in state.held.items():
+                self._take_away(steps)
+        for steps, (generator, saved) in state.held.items():
             with contextlib.suppress(Exception):  # the same, or a way to it that is no more
-                if shown_state is not None:
-                    _put_state(generator, shown_state)
-                self._put_back(path, generator)
+                if saved is not None:
+                    load(generator, saved)
+                self._put_back(steps, generator)
 
-    def _put_back(self, path: Path, generator: Any) -> None:
-        holder, step = self._holder_of(path), path[-1]
+    def _put_back(self, steps: Steps, generator: Any) -> None:
+        holder, step = holder_of(self._recipe, steps), steps[-1]
         try:
             is_there = follow(holder, step) is generator
         except (AttributeError, LookupError, ValueError):
@@ -73,42 +62,25 @@ class Exchange:
         if not is_there:
             replace(holder, step, generator)
 
-    def _take_away(self, path: Path) -> None:
+    def _take_away(self, steps: Steps) -> None:
         """Leave the place as it was before there was a generator, as far as that is known: empty, or None."""
-        holder, (kind, name) = self._holder_of(path), path[-1]
+        holder, (kind, name) = holder_of(self._recipe, steps), steps[-1]
         _, names = self._at_first.get(id(holder), (None, None))
         if kind != "attribute" or names is None:
             return
         if name not in names:
-            delattr(holder, name)
+            remove(holder, name)
         elif names[name]:
-            setattr(holder, name, None)
-
-    def _holder_of(self, path: Path) -> Any:
-        holder: Any = self._recipe
-        for step in path[:-1]:
-            holder = follow(holder, step)
-        return holder
+            replace(holder, (kind, name), None)
 
 
 def _names(thing: Any) -> dict[str, bool]:
     """The attributes of an object, and which of them are None."""
-    return {name: value is None for name, value in getattr(thing, "__dict__", {}).items()}
+    return {name: value is None for name, value in attributes_of(thing).items()}
 
 
-def _shown(generator: Any) -> Any:
+def _saved(generator: Any) -> Saved | None:
     try:
-        return shown(generator)
-    except Exception:  # of the user's own kind, or the operating system's, which has no state
+        return save(generator)
+    except Exception:  # of the user's own kind
         return None
-
-
-def _put_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, torch.Generator):
-        generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)

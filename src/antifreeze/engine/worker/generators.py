@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch.utils.data._utils import HAS_NUMPY
 
+from antifreeze.engine.crossing.ways import Steps
 from antifreeze.engine.plan.progress import pack, unpack
-from antifreeze.engine.worker.randomness import Path
+from antifreeze.engine.worker.kinds import Saved, bit_generator, load, make, save
 
 if HAS_NUMPY:
     import numpy as np
@@ -23,35 +24,39 @@ if HAS_NUMPY:
 Plain = dict[str, Any]
 
 
-def is_generator(thing: Any) -> bool:
-    """Whether it is a generator of a kind that we know."""
-    kinds: tuple[type, ...] = (torch.Generator, random.Random)
-    if HAS_NUMPY:
-        kinds += (np.random.Generator, np.random.RandomState)
-    return isinstance(thing, kinds) and thing is not random._inst
-
-
 def plain_of(generator: Any) -> Plain:
     """The state of one generator."""
-    if isinstance(generator, torch.Generator):
-        return _plain_torch(generator.get_state())
-    if isinstance(generator, random.Random):
-        return _plain_random(generator.getstate())
-    if isinstance(generator, np.random.Generator):
-        return {"kind": "numpy", "is_new": True, "state": _plain_numpy(generator.bit_generator.state)}
-    return {"kind": "numpy", "is_new": False, "state": _plain_numpy(generator.get_state(legacy=False))}
+    return _plain(save(generator))
 
 
 def set_plain(generator: Any, plain: Plain) -> None:
     """Give a generator this state; of another kind, it raises ValueError or TypeError."""
-    if isinstance(generator, torch.Generator):
-        generator.set_state(_torch_state(plain))
-    elif isinstance(generator, random.Random):
-        generator.setstate(_random_state(plain))
-    elif isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = _numpy_state(_checked(plain, "numpy")["state"])
-    else:
-        generator.set_state(_numpy_state(_checked(plain, "numpy")["state"]))
+    load(generator, _saved(plain))
+
+
+def _plain(saved: Saved) -> Plain:
+    match saved.kind:
+        case "torch":
+            return {"kind": "torch", "state": pack(saved.state)}
+        case "random":
+            return _plain_random(saved.state)
+        case "numpy" | "numpy, old":
+            return {"kind": "numpy", "is_new": saved.kind == "numpy", "state": _plain_numpy(saved.state)}
+        case kind:
+            return {"kind": kind, "state": _plain_numpy(saved.state)}
+
+
+def _saved(plain: Any) -> Saved:
+    kind = plain["kind"] if isinstance(plain, dict) else None
+    if kind == "torch":
+        return Saved("torch", unpack(plain["state"]))
+    if kind == "random":
+        return Saved("random", _random_state(plain))
+    if kind in ("numpy", "numpy, bits"):
+        state = _numpy_state(plain["state"])
+        bit_generator(state).state = state  # whatever is wrong with it is said here
+        return Saved("numpy, old" if plain.get("is_new") is False else kind, state)
+    raise ValueError("this is no state of a generator")
 
 
 def plain_globals(*, with_others: bool) -> Plain:
@@ -77,53 +82,35 @@ def plain_of_worker(state: bytes) -> Plain:
     """What `Randomness` knows of the generators of a worker."""
     of_torch, of_random, of_numpy, held = pickle.loads(state)
     return {
-        "torch": {"kind": "torch", "state": pack(bytes(of_torch))},
+        "torch": {"kind": "torch", "state": pack(of_torch)},
         "random": _plain_random(of_random),
         "numpy": None if of_numpy is None else _plain_numpy(_as_dict(of_numpy)),
         "held": plain_held(held),
     }
 
 
-def plain_held(held: Mapping[Path, Any]) -> list[Any]:
+def plain_held(held: Mapping[Steps, Saved]) -> list[Any]:
     """The generators that a dataset holds; one whose place cannot be told in plain words is left out."""
-    return [[[list(step) for step in path], plain_of(each)] for path, each in held.items() if _is_plain(path)]
+    return [[[list(step) for step in steps], _plain(each)] for steps, each in held.items() if _is_plain(steps)]
 
 
-def held_of(plain: list[Any]) -> dict[Path, Any]:
-    """Generators such as those that a dataset held."""
-    return {tuple((str(kind), key) for kind, key in path): _generator(each) for path, each in plain}
+def held_of(plain: list[Any]) -> dict[Steps, Saved]:
+    """The states of generators that a dataset held."""
+    held = {tuple((str(kind), key) for kind, key in steps): _saved(each) for steps, each in plain}
+    for each in held.values():
+        make(each)  # whatever is wrong with it is said here, and not in a worker
+    return held
 
 
 def state_of_worker(plain: Plain) -> bytes:
     """What `Randomness` takes."""
-    of_torch = bytearray(unpack(_checked(plain["torch"], "torch")["state"]))
-    torch.Generator().set_state(torch.frombuffer(of_torch, dtype=torch.uint8))  # refused here, and not in a worker
+    of_torch = unpack(_checked(plain["torch"], "torch")["state"])
+    make(Saved("torch", of_torch))  # refused here, and not in a worker
     of_random = _random_state(plain["random"])
     of_numpy = None if plain["numpy"] is None or not HAS_NUMPY else _numpy_state(plain["numpy"])
     if of_numpy is not None:
         np.random.RandomState().set_state(of_numpy)
     return pickle.dumps((of_torch, of_random, of_numpy, held_of(plain["held"])), 5)
-
-
-def _generator(plain: Plain) -> Any:
-    """A generator in this state."""
-    generator: Any
-    if plain["kind"] == "torch":
-        generator = torch.Generator()
-    elif plain["kind"] == "random":
-        generator = random.Random()
-    else:
-        bits = _bit_generator(plain["state"]["bit_generator"])
-        generator = np.random.Generator(bits) if plain["is_new"] else np.random.RandomState(bits)
-    set_plain(generator, plain)
-    return generator
-
-
-def _bit_generator(name: str) -> Any:
-    kind = getattr(np.random, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise ValueError(f"numpy has no generator {name!r}")
-    return kind()
 
 
 def _plain_torch(state: torch.Tensor) -> Plain:
@@ -174,5 +161,5 @@ def _checked(plain: Any, kind: str) -> Plain:
     return plain
 
 
-def _is_plain(path: Path) -> bool:
-    return all(type(key) in (str, int) for _, key in path)
+def _is_plain(steps: Steps) -> bool:
+    return all(type(key) in (str, int) for _, key in steps)

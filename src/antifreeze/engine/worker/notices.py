@@ -11,7 +11,7 @@ import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils.data._utils import worker as torch_worker
@@ -22,6 +22,11 @@ from antifreeze.engine.arena.board import Board
 MOST_BYTES = 1 << 16
 # Streams that differ may begin alike: with the first state of an environment, say.
 FEW_ITEMS = 4
+
+
+Holder = Literal["dataset", "collate_fn", "module"]
+"""What holds a generator: one of these two, or a module of the user's whose global their code names."""
+HOLDERS: tuple[Holder, ...] = ("dataset", "collate_fn", "module")
 
 
 class Notices:
@@ -68,9 +73,10 @@ class Notices:
         # With their number: as long as one worker has read fewer than another, nothing can be said.
         self._words[1] = (FEW_ITEMS - self.items_wanted) << 32 | self._checksum
 
-    def note_drawn(self, state: bytes) -> None:
-        """Generators that the dataset holds have been drawn from, began as they are in all workers, and are now here."""
-        self._words[2] = zlib.crc32(state) + 1
+    def note_drawn(self, states: Sequence[bytes], holder: Holder) -> None:
+        """Generators have been drawn from that began as they are in all workers, and their states are these now."""
+        self._words[2] = zlib.crc32(b"".join(states)) + 1
+        self._words[3] = HOLDERS.index(holder)
 
 
 def watch_questions(notices: Notices) -> Callable[[], None]:

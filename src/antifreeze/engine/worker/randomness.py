@@ -1,42 +1,36 @@
 """The generators that decide what a dataset draws: their state as bytes, and back.
 
-Those of torch, `random` and numpy, and the generator objects that the dataset and the collate function hold. With their
-state as it was before a ticket, another worker makes the same batch again, to the last bit.
+Those of torch, `random` and numpy, and the generator objects that the dataset and the collate function hold, or that their
+code names. With their state as it was before a ticket, another worker makes the same batch again, to the last bit.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import pickle
-import random
-import types
-from collections import deque
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils.data._utils import HAS_NUMPY
 
+from antifreeze.engine.crossing.walk import ways
+from antifreeze.engine.crossing.ways import Steps, follow, replace
+from antifreeze.engine.worker.kinds import Saved, global_state, is_held, load, make, restore_global, save
+from antifreeze.engine.worker.notices import Holder
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.observe.say import say_once
 
 # Objects looked at in search of generators: enough for nested wrappers and transforms, too few to be felt at a start.
 MOST_OBJECTS = 5000
-# Of a sequence or a dict: a longer one is data rather than a place where generators are kept.
-MOST_ITEMS = 64
+# Of a container: a longer one is data rather than a place where generators are kept.
+MOST_ITEMS = 256
 # A search through this many objects or fewer is so short that it is made again for every snapshot.
 FEW_OBJECTS = 300
-
-_HELD: tuple[type, ...] = (torch.Generator, random.Random)
-if HAS_NUMPY:
-    import numpy as np
-
-    _HELD += (np.random.Generator, np.random.RandomState)
-
-Step = tuple[str, Any]
-"""From an object to one that it holds: ("attribute", name), ("item", key) or ("cell", number)."""
-Path = tuple[Step, ...]
-"""How to get from the recipe to an object."""
+# Other searches take no more than this part of a worker's time, but for the first ones: what is made at first use is made
+# soon.
+SHARE = 0.005
+FIRST_SEARCHES = 8
 
 
 class Randomness:
@@ -44,7 +38,9 @@ class Randomness:
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._held: dict[Path, Any] = {}
+        self._held: dict[Steps, Any] = {}
+        self._search_due = 0.0
+        self._searches = 0
         self._is_quick = True
         self._search()
 
@@ -61,24 +57,34 @@ class Randomness:
         del kept
         return not {id(generator) for generator in self._held.values()} <= before
 
-    def find(self) -> dict[Path, Any]:
-        """The same, each by the way to it; those that were made since are found where that is quick."""
-        if self._is_quick:
+    def find(self, *, is_often: bool = False) -> dict[Steps, Any]:
+        """The same, each by the way to it; those that were made since are found where that is quick, or in a while.
+
+        `is_often`: it is called for every batch, and is to be quicker than that.
+        """
+        is_due = (self._is_quick and not is_often) or time.monotonic() >= self._search_due
+        if is_due or not self._are_there():
             self._search()
         return self._held
 
-    def held_state(self) -> bytes:
-        """The state of those alone; empty if there are none, or one does not show it."""
+    def _are_there(self) -> bool:
+        """Whether those that were found are still where they were."""
         try:
-            return pickle.dumps([shown(generator) for generator in self.held], 5) if self._held else b""
-        except Exception:  # of a generator of the user's own kind
-            return b""
+            return all(follow(holder_of(self._recipe, each), each[-1]) is it for each, it in self._held.items())
+        except Exception:  # a way that is no more
+            return False
+
+    def held_states(self) -> list[Watched]:
+        """Those that the dataset and the collate function hold, as they are now."""
+        return [Watched(generator, _holder(steps)) for steps, generator in self._held.items()]
+
+    def saved(self, *, is_often: bool = False) -> dict[Steps, Saved]:
+        """The state of those that the dataset holds, each by the way to it."""
+        return {steps: save(generator) for steps, generator in self.find(is_often=is_often).items()}
 
     def state(self) -> bytes:
         """The state of all of them."""
-        if self._is_quick:
-            self._search()  # a generator may be made at first use
-        return pickle.dumps((*global_state(), self._held), 5)
+        return pickle.dumps((*global_state(), self.saved()), 5)
 
     def restore(self, state: bytes) -> None:
         """Make them all as they were; one that is not there yet is put in its place."""
@@ -86,132 +92,77 @@ class Randomness:
         restore_global(*of_all)
         self.put_back(held)
 
-    def put_back(self, held: Mapping[Path, Any]) -> None:
+    def put_back(self, held: Mapping[Steps, Saved]) -> None:
         """Make those as these are; one that is not there yet is put in its place."""
-        for path, generator in held.items():
+        for steps, saved in held.items():
             with contextlib.suppress(Exception):  # its holder is made at first use, and is not there yet
-                _put(self._recipe, path, generator)
+                _put(self._recipe, steps, saved)
         self._search()
 
     def _search(self) -> None:
-        self._held = {}
-        seen: set[int] = set()
-        for path, thing in walk(self._recipe, seen):
-            if isinstance(thing, _HELD) and thing is not random._inst:
-                self._held[path] = thing
-        self._is_quick = len(seen) <= FEW_OBJECTS
+        began_s = time.thread_time()  # not by the clock: on a busy machine, all takes longer
+        count = 0
+        try:
+            self._held = {}
+            for count, (way, thing) in enumerate(search(self._recipe)):  # noqa: B007
+                if is_held(thing):
+                    self._held[way.steps] = thing
+        except Exception as error:  # none is known that could; and a dataset must not fail because it was looked at
+            self._held = {}
+            say_once(
+                f"the dataset could not be searched for random generators ({error!r}): if it holds any, and a worker is "
+                "lost, its replacement may draw other numbers from them. Please report this."
+            )
+        self._is_quick = count < FEW_OBJECTS
+        self._searches += 1
+        if self._searches > FIRST_SEARCHES:
+            self._search_due = time.monotonic() + (time.thread_time() - began_s) / SHARE
 
 
-def shown(generator: Any) -> Any:
-    """What a generator's draws depend on, as plain data: the pickle of one of torch's is never the same twice."""
-    if isinstance(generator, torch.Generator):
-        return _bytes_of(generator.get_state())
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    return generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state()
+class Watched:
+    """A generator, and what it was like when it was first looked at."""
+
+    def __init__(self, generator: Any, holder: Holder) -> None:
+        self._generator = generator
+        self.holder: Holder = holder
+        self._then = self.now()
+
+    def now(self) -> bytes:
+        """Its state; empty if it does not show it."""
+        try:
+            return pickle.dumps(save(self._generator), 5)
+        except Exception:  # of a generator of the user's own kind
+            return b""
+
+    def has_changed(self) -> bool:
+        """Whether it has been drawn from, or seeded, since then."""
+        return self.now() != self._then
 
 
-def global_state() -> tuple[Any, Any, Any]:
-    """The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
-    return _bytes_of(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
+def _holder(steps: Steps) -> Holder:
+    if any(kind in ("global", "module") for kind, _ in steps):
+        return "module"
+    return "collate_fn" if steps[0][1] == "collate_fn" else "dataset"
 
 
-def restore_global(of_torch: bytearray, of_random: Any, of_numpy: Any) -> None:
-    """Make these as they were."""
-    torch.set_rng_state(torch.frombuffer(of_torch, dtype=torch.uint8))
-    random.setstate(of_random)
-    if of_numpy is not None:
-        np.random.set_state(of_numpy)
+def search(recipe: Recipe) -> Any:
+    """The ways to all objects that a recipe holds, as far as generators may be among them."""
+    roots = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn}
+    return ways(roots, closed=(torch.Tensor,), most_objects=MOST_OBJECTS, longest=MOST_ITEMS)
 
 
-def _bytes_of(state: torch.Tensor) -> bytearray:
-    raw = bytearray(state.numel())
-    torch.frombuffer(raw, dtype=torch.uint8).copy_(state)
-    return raw
-
-
-def walk(recipe: Recipe, seen: set[int]) -> Iterator[tuple[Path, Any]]:
-    """The objects that a recipe holds, breadth first, each with the shortest way to it."""
-    roots = ("dataset", "collate_fn")
-    waiting: deque[tuple[Path, Any]] = deque(((("attribute", name),), getattr(recipe, name)) for name in roots)
-    while waiting and len(seen) < MOST_OBJECTS:
-        path, thing = waiting.popleft()
-        if id(thing) in seen:
-            continue
-        seen.add(id(thing))
-        yield path, thing
-        for step, part in _parts(thing):
-            if not isinstance(part, _LEAVES):
-                waiting.append(((*path, step), part))
-
-
-_LEAVES = (str, bytes, int, float, complex, type(None), torch.Tensor, type, types.ModuleType)
-
-
-def _parts(thing: Any) -> Iterator[tuple[Step, Any]]:
-    if isinstance(thing, _HELD):
-        return
-    if isinstance(thing, dict):
-        if len(thing) <= MOST_ITEMS:
-            yield from ((("item", key), part) for key, part in thing.items())
-    elif isinstance(thing, list | tuple):
-        if len(thing) <= MOST_ITEMS:
-            yield from ((("item", number), part) for number, part in enumerate(thing))
-    elif isinstance(thing, functools.partial):
-        yield from ((("attribute", name), getattr(thing, name)) for name in ("func", "args", "keywords"))
-    elif isinstance(thing, types.MethodType | types.BuiltinMethodType):
-        yield ("attribute", "__self__"), thing.__self__
-    elif isinstance(thing, types.FunctionType):
-        for number, cell in enumerate(thing.__closure__ or ()):
-            try:
-                yield ("cell", number), cell.cell_contents
-            except ValueError:  # an empty cell
-                continue
-    else:
-        yield from ((("attribute", name), part) for name, part in list(getattr(thing, "__dict__", {}).items()))
-
-
-def _put(recipe: Recipe, path: Path, generator: Any) -> None:
-    """Give the generator at the end of this path the state of another, or put that one in its place."""
+def holder_of(recipe: Recipe, steps: Steps) -> Any:
+    """The object that the last of these steps is made from."""
     holder: Any = recipe
-    for step in path[:-1]:
+    for step in steps[:-1]:
         holder = follow(holder, step)
-    kind, key = path[-1]
+    return holder
+
+
+def _put(recipe: Recipe, steps: Steps, saved: Saved) -> None:
+    """Give the generator at the end of this way a state, or put one that has it in its place."""
+    holder = holder_of(recipe, steps)
     try:
-        existing = follow(holder, (kind, key))
-    except (AttributeError, LookupError, ValueError):
-        existing = None
-    if type(existing) is type(generator):
-        _copy_state(generator, existing)
-    else:
-        replace(holder, (kind, key), generator)
-
-
-def replace(holder: Any, step: Step, thing: Any) -> None:
-    """Put something where this step leads to."""
-    kind, key = step
-    if kind == "attribute":
-        setattr(holder, key, thing)
-    elif kind == "item":
-        holder[key] = thing
-    else:
-        holder.__closure__[key].cell_contents = thing
-
-
-def follow(thing: Any, step: Step) -> Any:
-    """Where this step leads to."""
-    kind, key = step
-    if kind == "attribute":
-        return getattr(thing, key)
-    return thing[key] if kind == "item" else thing.__closure__[key].cell_contents
-
-
-def _copy_state(source: Any, target: Any) -> None:
-    if isinstance(source, torch.Generator):
-        target.set_state(source.get_state())
-    elif isinstance(source, random.Random):
-        target.setstate(source.getstate())
-    elif isinstance(source, np.random.Generator):
-        target.bit_generator.state = source.bit_generator.state
-    else:
-        target.set_state(source.get_state())
+        load(follow(holder, steps[-1]), saved)
+    except Exception:  # there is none, or one of another kind
+        replace(holder, steps[-1], make(saved))

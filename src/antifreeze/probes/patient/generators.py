@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import random
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from antifreeze.engine.crossing.walk import walk
+from antifreeze.engine.worker.kinds import is_held, save
 
 
 def global_states() -> dict[str, str]:
@@ -34,16 +36,7 @@ def held_generators(dataset: Any) -> dict[str, Callable[[], str]]:
 
 
 def _state_of(thing: Any) -> Callable[[], str] | None:
-    if isinstance(thing, random.Random) and not isinstance(thing, random.SystemRandom):
-        return lambda: _hash(thing.getstate())
-    if isinstance(thing, torch.Generator):
-        return lambda: _hash(thing.get_state().numpy().tobytes())
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None and isinstance(thing, numpy.Generator):
-        return lambda: _hash(thing.bit_generator.state)
-    if numpy is not None and isinstance(thing, numpy.RandomState):
-        return lambda: _hash(thing.get_state(legacy=False)["state"]["key"].tobytes())
-    return None
+    return (lambda: _hash(pickle.dumps(save(thing), 5))) if is_held(thing) else None
 
 
 def _hash(state: Any) -> str:

@@ -93,8 +93,11 @@ def _is_users(thread: threading.Thread) -> bool:
     target: Any = _target(thread) or type(thread).run
     while is_a(target, functools.partial):
         target = target.func
-    code = getattr(target, "__code__", None)
-    return code is not None and not code.co_filename.startswith(library_directories())
+    if is_a(target, types.MethodType):
+        target = target.__func__
+    if not is_a(target, types.FunctionType):
+        return False
+    return not target.__code__.co_filename.startswith(library_directories())
 
 
 def _is_queue(thing: Any) -> bool:

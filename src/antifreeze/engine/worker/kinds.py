@@ -1,0 +1,172 @@
+"""The kinds of random generators, in one table: how to tell them, and how to get and set their state.
+
+torch's, `random`'s, and numpy's new and old ones and what both draw their bits from; and the three that all of a process
+shares. (Seeds are `birth.py`'s.)
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data._utils import HAS_NUMPY
+
+from antifreeze.engine.crossing.reading import ancestors
+
+if HAS_NUMPY:
+    import numpy as np
+
+Shared = tuple[Any, Any, Any]
+"""The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
+
+
+class Saved(NamedTuple):
+    """The state of one generator, as plain data."""
+
+    kind: str
+    state: Any
+    made_by: bytes = b""
+    """The class of the user's that it is an object of, pickled."""
+
+
+class Kind(NamedTuple):
+    """How to handle generators of one kind."""
+
+    name: str
+    type: Any
+    get: Callable[[Any], Any]
+    set: Callable[[Any, Any], None]
+    make: Callable[[Any], Any]
+    """A new one for a state, which it need not have yet."""
+
+
+def _get_torch(generator: torch.Generator) -> bytes:
+    return _bytes_of(generator.get_state())
+
+
+def _set_torch(generator: torch.Generator, state: bytes) -> None:
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+
+def _set_bits(generator: Any, state: Any) -> None:
+    generator.state = state
+
+
+def _set_numpy(generator: Any, state: Any) -> None:
+    generator.bit_generator.state = state
+
+
+def bit_generator(state: Any) -> Any:
+    """A bit generator of numpy's of the kind that a state is of."""
+    kind = getattr(np.random, state["bit_generator"], None)
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise ValueError(f"numpy has no generator {state['bit_generator']!r}")
+    return kind()
+
+
+KINDS: tuple[Kind, ...] = (
+    Kind("torch", torch.Generator, _get_torch, _set_torch, lambda _: torch.Generator()),
+    Kind(
+        "random",
+        random.Random,
+        lambda it: it.getstate(),
+        lambda it, state: it.setstate(state),
+        lambda _: random.Random(),
+    ),
+)
+if HAS_NUMPY:
+    KINDS += (
+        Kind(
+            "numpy",
+            np.random.Generator,
+            lambda it: it.bit_generator.state,
+            _set_numpy,
+            lambda state: np.random.Generator(bit_generator(state)),
+        ),
+        Kind(
+            "numpy, old",
+            np.random.RandomState,
+            lambda it: it.get_state(legacy=False),
+            lambda it, state: it.set_state(state),
+            lambda state: np.random.RandomState(bit_generator(state)),
+        ),
+        Kind("numpy, bits", np.random.BitGenerator, lambda it: it.state, _set_bits, bit_generator),
+    )
+_BY_NAME = {kind.name: kind for kind in KINDS}
+_BY_TYPE = {id(kind.type): kind for kind in KINDS}
+
+
+def kind_of(thing: Any) -> Kind | None:
+    """The kind of a generator; None if it is none. It is not asked: a proxy may say anything."""
+    return next((_BY_TYPE[id(each)] for each in ancestors(type(thing)) if id(each) in _BY_TYPE), None)
+
+
+def is_held(thing: Any) -> bool:
+    """Whether it is a generator of somebody's own, which has a state that a process without a device can have."""
+    kind = kind_of(thing)
+    if kind is None or any(each is random.SystemRandom for each in ancestors(type(thing))):
+        return False
+    if kind.name == "torch" and torch.Generator.device.__get__(thing).type != "cpu":
+        return False
+    return not any(thing is each for each in _shared())
+
+
+def _shared() -> tuple[Any, ...]:
+    of_numpy = (np.random.mtrand._rand, np.random.mtrand._rand._bit_generator) if HAS_NUMPY else ()
+    return random._inst, torch.default_generator, *of_numpy
+
+
+def save(generator: Any) -> Saved:
+    """The state of a generator."""
+    kind = kind_of(generator)
+    assert kind is not None
+    is_users = kind.name == "random" and type(generator) is not random.Random
+    return Saved(kind.name, kind.get(generator), _reference(type(generator)) if is_users else b"")
+
+
+def load(generator: Any, saved: Saved) -> None:
+    """Give a generator this state; TypeError or ValueError if it is of another kind."""
+    kind = kind_of(generator)
+    if kind is None or kind.name != saved.kind:
+        raise TypeError(f"the state of a generator ({saved.kind}) is no state for this one")
+    kind.set(generator, saved.state)
+
+
+def make(saved: Saved) -> Any:
+    """A generator that has this state."""
+    kind = _BY_NAME[saved.kind]
+    generator = random.Random.__new__(pickle.loads(saved.made_by)) if saved.made_by else kind.make(saved.state)
+    kind.set(generator, saved.state)
+    return generator
+
+
+def _reference(kind: type) -> bytes:
+    """How another process finds this class; empty if it cannot."""
+    try:
+        return pickle.dumps(kind, 5)
+    except Exception:  # it is made inside a function
+        return b""
+
+
+def global_state() -> Shared:
+    """The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
+    return _bytes_of(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
+
+
+def restore_global(of_torch: bytes, of_random: Any, of_numpy: Any) -> None:
+    """Make these as they were."""
+    torch.set_rng_state(torch.frombuffer(bytearray(of_torch), dtype=torch.uint8))
+    random.setstate(of_random)
+    if of_numpy is not None:
+        np.random.set_state(of_numpy)
+
+
+def _bytes_of(state: torch.Tensor) -> bytes:
+    if HAS_NUMPY:
+        return state.numpy().tobytes()
+    raw = bytearray(state.numel())
+    torch.frombuffer(raw, dtype=torch.uint8).copy_(state)
+    return bytes(raw)
