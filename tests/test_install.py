@@ -10,11 +10,13 @@ import torch.utils.data.dataloader as torch_dataloader
 
 import antifreeze
 from antifreeze.errors import ConfigError
+from antifreeze.inline import ZeroIterator
 from antifreeze.iterator import Iterator as OurIterator
 from user_scripts import Ended
 
 RunScript = Callable[..., Ended]
 TORCHS_OWN = torch_dataloader._MultiProcessingDataLoaderIter
+TORCHS_SINGLE = torch_dataloader._SingleProcessDataLoaderIter
 
 
 def present() -> Any:
@@ -33,12 +35,15 @@ def test_install_puts_our_subclass_behind_torchs_name() -> None:
     antifreeze.install()
     assert present() is OurIterator
     assert issubclass(OurIterator, TORCHS_OWN)
+    assert torch_dataloader._SingleProcessDataLoaderIter is ZeroIterator
+    assert issubclass(ZeroIterator, TORCHS_SINGLE)
 
 
 def test_uninstall_brings_torchs_own_class_back() -> None:
     antifreeze.install()
     antifreeze.uninstall()
     assert present() is TORCHS_OWN
+    assert torch_dataloader._SingleProcessDataLoaderIter is TORCHS_SINGLE
 
 
 def test_both_may_be_called_again_and_again() -> None:
@@ -106,16 +111,19 @@ STAND_IN = {
     "torch/__init__.py": "import torch.utils.data\nis_complete = True\n",
     "torch/utils/__init__.py": "",
     "torch/utils/data/__init__.py": "from torch.utils.data import dataloader\n",
-    "torch/utils/data/dataloader.py": "class _MultiProcessingDataLoaderIter: pass\n",
+    "torch/utils/data/dataloader.py": "class _MultiProcessingDataLoaderIter: pass\n"
+    "class _SingleProcessDataLoaderIter: pass\n",
 }
 OUR_ITERATOR = """
 import sys, types
 sys.modules["antifreeze.iterator"] = iterator = types.ModuleType("antifreeze.iterator")
 iterator.Iterator = type("Iterator", (), {})
+sys.modules["antifreeze.inline"] = inline = types.ModuleType("antifreeze.inline")
+inline.ZeroIterator = type("ZeroIterator", (), {})
 """
 OUR_BROKEN_ITERATOR = """
 import sys
-sys.modules["antifreeze.iterator"] = None  # importing it is an ImportError now
+sys.modules["antifreeze.inline"] = sys.modules["antifreeze.iterator"] = None  # importing it is an ImportError now
 """
 WHO = "\nprint(torch.utils.data.dataloader._MultiProcessingDataLoaderIter.__name__)"
 
@@ -129,12 +137,14 @@ def run_on_stand_in(tmp_path: Path, run_script: RunScript) -> RunScript:
 
 
 def test_the_engine_is_imported_only_after_torch_is_complete(run_on_stand_in: RunScript, tmp_path: Path) -> None:
-    (tmp_path / "engine.py").write_text("import torch; assert torch.is_complete\nclass Iterator: pass\n")
+    (tmp_path / "engine.py").write_text(
+        "import torch; assert torch.is_complete\nclass Iterator: pass\nZeroIterator = Iterator\n"
+    )
     ended = run_on_stand_in(f"""
 import sys, antifreeze
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "antifreeze.iterator":
+        if name in ("antifreeze.inline", "antifreeze.iterator"):
             import engine
             sys.modules[name] = engine
             return engine.__spec__
@@ -181,4 +191,4 @@ def test_a_fault_of_ours_is_an_error_when_the_engine_is_required(run_on_stand_in
     )
     assert ended.returncode == 1
     assert "InternalError: ANTIFREEZE=require" in ended.stderr
-    assert "import of antifreeze.iterator halted" in ended.stderr
+    assert "import of antifreeze.inline halted" in ended.stderr

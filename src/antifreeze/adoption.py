@@ -19,6 +19,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from antifreeze.inline import iterator_for
 from antifreeze.iterator import Iterator
 from antifreeze.observe.accounts import account_of, share_account
 from antifreeze.settings import Mode, arguments, bequeath, mode
@@ -78,7 +79,7 @@ def _take_the_factory() -> None:
 @functools.wraps(DataLoader._get_iterator)
 def _get_iterator(self: Any) -> Any:
     estate = None
-    if self.num_workers and mode() is not Mode.OFF:
+    if mode() is not Mode.OFF:
         # Called by torch's __iter__, which was called by whoever wants the batches.
         estate = _estate_of(self.dataset, asker=sys._getframe(2).f_globals.get("__name__", ""))
     if estate is None:
@@ -87,6 +88,8 @@ def _get_iterator(self: Any) -> Any:
     original = estate.loader()
     if original is not None:  # somebody may still ask it for its ledger
         share_account(account_of(original), heir=self)
+    if self.num_workers == 0:
+        return iterator_for(self)
     self.check_worker_number_rationality()
     return Iterator(self)
 

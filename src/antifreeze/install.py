@@ -1,12 +1,13 @@
 """Puts our engine behind the loaders that others build, and takes it away again.
 
-One name is rebound: `torch.utils.data.dataloader._MultiProcessingDataLoaderIter`, to our subclass of that class. The
-`DataLoader` of torch looks the name up whenever it needs workers, and every `isinstance` stays true. fastai and litdata
-copy the name when they are imported, so it has to be ours before anybody can read it.
+Two names of `torch.utils.data.dataloader` are rebound, each to our subclass of that class:
+`_MultiProcessingDataLoaderIter`, and `_SingleProcessDataLoaderIter` for `num_workers=0`. The `DataLoader` of torch looks
+the name up whenever it needs an iterator, and every `isinstance` stays true. fastai and litdata copy the names when they
+are imported, so they have to be ours before anybody can read them.
 
 When that is. `import torch` itself runs `torch.utils.data.dataloader`, early: torch is half there then, without
 `torch.multiprocessing`, and importing our iterator would be too soon. So we act when the body of `torch` has run, still
-inside the `import` statement: nobody but torch has seen the name by then, and torch does not copy it. (A torch that
+inside the `import` statement: nobody but torch has seen the names by then, and torch does not copy them. (A torch that
 loads its data package only on demand is met by the second wait.)
 
 This file is loaded at the start of every Python process under `antifreeze run`, so it imports next to nothing.
@@ -22,11 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-SEAM = "_MultiProcessingDataLoaderIter"
-
 _is_wanted = False
-_torchs_own: type | None = None
-"""What stood behind the name before we came; None while it still does."""
+_torchs_own: dict[str, type] = {}
+"""What stood behind each name before we came; empty while it still does."""
 
 
 def install() -> None:
@@ -45,20 +44,21 @@ def install_when_imported() -> None:
 
 
 def uninstall() -> None:
-    """Give torch its own iterator back. Iterators that exist go on as they are, and loaders of our class stay ours."""
-    global _is_wanted, _torchs_own
+    """Give torch its own iterators back. Those that exist go on as they are, and loaders of our class stay ours."""
+    global _is_wanted
     _is_wanted = False
     if "antifreeze.adoption" in sys.modules:
         from antifreeze.adoption import forget
 
         forget()
-    if _torchs_own is None:
+    if not _torchs_own:
         return
     from torch.utils.data import dataloader
 
-    if getattr(dataloader, SEAM) is _engine():  # else somebody put theirs over ours, and it is not ours to take away
-        setattr(dataloader, SEAM, _torchs_own)
-    _torchs_own = None
+    for name, ours in _iterators().items():
+        if getattr(dataloader, name) is ours:  # else somebody put theirs over ours, and it is not ours to take away
+            setattr(dataloader, name, _torchs_own[name])
+    _torchs_own.clear()
 
 
 def _wait_for_the_loaders(_torch: ModuleType) -> None:
@@ -66,21 +66,23 @@ def _wait_for_the_loaders(_torch: ModuleType) -> None:
 
 
 def _put_engine_in(dataloader: ModuleType) -> None:
-    global _torchs_own
     from antifreeze.settings import Mode, mode
 
     if not _is_wanted or mode() is Mode.OFF:
         return
-    present = getattr(dataloader, SEAM)
-    if present is not _engine():
-        _torchs_own = present
-        setattr(dataloader, SEAM, _engine())
+    present = {name: getattr(dataloader, name) for name in _iterators()}
+    for name, ours in _iterators().items():
+        if present[name] is not ours:
+            _torchs_own[name] = present[name]
+            setattr(dataloader, name, ours)
 
 
-def _engine() -> type:
+def _iterators() -> dict[str, type]:
+    """Our iterators, by the names of torch's that they take the place of."""
+    from antifreeze.inline import ZeroIterator
     from antifreeze.iterator import Iterator
 
-    return Iterator
+    return {"_MultiProcessingDataLoaderIter": Iterator, "_SingleProcessDataLoaderIter": ZeroIterator}
 
 
 def _fail_open(name: str, fault: Exception) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from antifreeze import adoption
 from antifreeze.errors import ConfigError
-from antifreeze.inline import TicketIterator
+from antifreeze.inline import iterator_for
 from antifreeze.iterator import Iterator, say_if_not_in_force
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Ledger
@@ -25,8 +25,8 @@ T_co = TypeVar("T_co", covariant=True)
 class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`: the same arguments, the same batches, other workers.
 
-    What it takes beside torch's arguments matters where there are workers; with num_workers=0 all but `seeding` is torch's
-    own. Where None is given, a variable of the environment decides (`ANTIFREEZE_ON_ERROR` and so on), else the default.
+    Where None is given, a variable of the environment decides (`ANTIFREEZE_ON_ERROR` and so on), else the default. With
+    num_workers=0, `on_error`, `max_lost`, `seeding` and `ledger_file` mean the same; what is about workers has no effect.
 
     `worker_threads`: how many threads the pools of native libraries (OpenMP, BLAS) may use in each worker; None: as many
     as they like. torch itself uses one, as in torch's own workers.
@@ -162,8 +162,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             say_if_not_in_force(self)
             return super()._get_iterator()
         if self.num_workers == 0:
-            by_ticket = options_of(self).seeding == "ticket"
-            return TicketIterator(self) if by_ticket else super()._get_iterator()
+            return iterator_for(self)
         self.check_worker_number_rationality()
         return Iterator(self)
 

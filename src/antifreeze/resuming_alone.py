@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
-
-from torch.utils.data import dataloader
 
 from antifreeze import drawing
 from antifreeze.drawing import Drawing
@@ -15,12 +14,14 @@ from antifreeze.engine.plan.progress import Progress, Standpoint, fingerprint
 from antifreeze.engine.worker.generators import held_of, plain_held
 from antifreeze.engine.worker.place import has_state, state_of
 from antifreeze.engine.worker.randomness import Randomness
-from antifreeze.inline import TicketIterator
+from antifreeze.inline import TicketIterator, ZeroIterator
 from antifreeze.resuming import Loaded
 
 
-class InlineIterator(dataloader._SingleProcessDataLoaderIter):
-    """torch's iterator without workers, which can say how far it is."""
+class InlineIterator(ZeroIterator):
+    """An iterator without workers, which can say how far it is."""
+
+    _is_ours = True
 
     def __init__(self, loader: Any, loaded: Loaded | None) -> None:
         self._is_finished = self._is_stopped = False
@@ -37,6 +38,7 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
         super().__init__(loader)
         if progress is not None:
             self._base_seed = progress.base_seed
+            self._try_to_start(loader)  # once more, with that seed
             drawing.put_back(loader, progress.generators, with_globals=not self._is_stream)
         self._generators_then = drawing.capture(loader)
         if self._is_stream:  # which has been begun by now, and may have drawn
@@ -49,10 +51,6 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
     @property
     def _is_stream(self) -> bool:
         return bool(self._loader_traits["dataset"] == "iterable")
-
-    @property
-    def _by_ticket(self) -> bool:
-        return bool(self._loader_traits["seeding"] == "ticket")
 
     def _take_up(self, loader: Any, progress: Progress, aside: drawing.Aside) -> None:
         place = progress.standpoints[0] if progress.standpoints else Standpoint()
@@ -70,24 +68,36 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
                 self._begin(loader, None)
         else:
             self._begin(loader, progress)
-            self._go_on(progress, place, aside)
+            self._go_on(loader, progress, place, aside)
         if place.generators is not None:
             self._held.put_back(held_of(place.generators["held"]))
 
-    def _go_on(self, progress: Progress, place: Standpoint, aside: drawing.Aside) -> None:
+    def _go_on(self, loader: Any, progress: Progress, place: Standpoint, aside: drawing.Aside) -> None:
         indices = self._drawing.take_up(progress, keeps=range(progress.planned if self._is_stream else 0))
         self._num_yielded = progress.yielded
-        if not self._is_stream:
-            return
+        if self._is_stream:
+            self._go_on_in_stream(indices, place, aside)
+        if self._zero is not None:
+            self._zero.go_to(batch=progress.planned, item=progress.planned * (loader.batch_size or 1))
+
+    def _go_on_in_stream(self, indices: Mapping[int, Any], place: Standpoint, aside: drawing.Aside) -> None:
         fetcher: Any = self._dataset_fetcher
         if place.of_iterator is not None and has_state(fetcher.dataset_iter):
             with aside.lent():
                 fetcher.dataset_iter.load_state_dict(copy.deepcopy(place.of_iterator))
         elif not has_state(self._dataset):
             for index in indices.values():
-                with contextlib.suppress(StopIteration):  # it had come to its end by then
-                    fetcher.fetch(index)
+                self._read_again(index)
         fetcher.ended = place.has_ended
+        if self._zero is not None:
+            self._zero.has_ended = place.has_ended
+
+    def _read_again(self, index: Any) -> None:
+        if self._zero is not None:
+            self._zero.read_again(index)
+            return
+        with contextlib.suppress(StopIteration):  # it had come to its end by then
+            self._dataset_fetcher.fetch(index)
 
     def _next_index(self) -> Any:
         return self._drawing()
@@ -96,7 +106,7 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
         if self._is_stopped:
             raise RuntimeError("this iterator has ended with load_state_dict(). iter(loader) starts another one")
         try:
-            return super()._next_data()  # type: ignore[no-untyped-call]
+            return super()._next_data()
         except StopIteration:
             self._is_finished = True
             raise
@@ -127,7 +137,7 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
         fetcher: Any = self._dataset_fetcher
         source = fetcher.dataset_iter if self._is_stream else None
         return Standpoint(
-            has_ended=self._is_stream and fetcher.ended,
+            has_ended=self._is_stream and (fetcher.ended if self._zero is None else self._zero.has_ended),
             position="here",
             generators={"held": plain_held(self._held.saved())},
             of_dataset=None if source is self._dataset else copy.deepcopy(state_of(self._dataset)),
@@ -142,10 +152,7 @@ class InlineIterator(dataloader._SingleProcessDataLoaderIter):
 class StatefulTicketIterator(InlineIterator, TicketIterator):
     """The same, with the random numbers that workers would draw."""
 
+    _is_ours = True
+
     def _ask_sampler(self) -> None:
         """Not before it is known where the pass is to begin."""
-
-    def _begin(self, loader: Any, progress: Progress | None) -> None:
-        super()._begin(loader, progress)
-        self._draw = self._drawing
-        self._batch = 0 if progress is None else progress.planned

@@ -13,7 +13,7 @@ from antifreeze.doctor.finding import Finding
 from antifreeze.engine import consultation, wording
 from antifreeze.engine.arena.board import Pulse
 from antifreeze.engine.numbers import SeatNo, WorkerNo
-from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.plan.ticket import NOBODY, Ticket
 from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.supervise import stacks
@@ -70,7 +70,7 @@ class Chronicle:
         """A record of something that needs no more words."""
         self._ledger.add(kind, what, **_facts(worker, None, ticket))
 
-    def note_mishaps(self, worker: Who, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
+    def note_mishaps(self, worker: Who | None, ticket: Ticket, mishaps: Sequence[Mishap]) -> None:
         """What went wrong with samples of a batch, and what was done about it."""
         for mishap in mishaps:
             if mishap.kind == "none":
@@ -90,7 +90,7 @@ class Chronicle:
         self._ledger.add(
             Kind.ERROR_RAISED,
             f"{type(error).__name__}: {wording.whereabouts(ticket, position)}",
-            worker=int(ticket.worker),
+            worker=int(ticket.worker) if ticket.worker != NOBODY else None,
             pid=pid,
             batch=ticket.batch,
             sample=wording.sample_of(ticket, position),

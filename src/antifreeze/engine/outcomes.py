@@ -147,8 +147,7 @@ class Outcomes:
                 pid = self.workers[ticket.worker].known_pid
             case Nothing() | Over():
                 return None, None
-        if isinstance(error, StopIteration):  # raised as it is, it would end the epoch, and nobody would know
-            error = SampleFailed("the dataset raised StopIteration for a sample", why=str(error), code="AF325")
+        error = not_the_end(error)
         error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
         self._chronicle.note_raised(error, ticket, position, pid)
         return None, error
@@ -177,3 +176,10 @@ class Outcomes:
             self._arena.discard(outcome.slot)
         elif isinstance(outcome, Pinning):
             outcome.pinned.drop()
+
+
+def not_the_end(error: Exception) -> Exception:
+    """An error to raise in place of this one, if it is a StopIteration: that would end the epoch in silence."""
+    if not isinstance(error, StopIteration):
+        return error
+    return SampleFailed("the dataset raised StopIteration for a sample", why=str(error), code="AF325")

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from antifreeze.engine.arena.board import Board, Timing
 from antifreeze.engine.numbers import SeatNo, WorkerNo
+from antifreeze.engine.plan.ticket import NOBODY
 from antifreeze.observe.statistics import SlowSample, Tally
 
 
@@ -32,7 +33,7 @@ class Times:
         now, before = worker.board.read_timing(), self._read.get(worker.seat)
         self._read[worker.seat] = now
         slowest = [
-            SlowSample(slow.asked, slow.ns / 1e9, None, int(worker.number))
+            SlowSample(slow.asked, slow.ns / 1e9, None, None if worker.number == NOBODY else int(worker.number))
             for slow in now.slowest
             if before is None or slow not in before.slowest
         ]

@@ -24,7 +24,8 @@ class SlowSample(NamedTuple):
     seconds: float
     batch: int | None
     """Number of the batch, counted from 0 in its epoch; None when it is not known."""
-    worker: int
+    worker: int | None
+    """None: the trainer fetched it itself (`num_workers=0`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,11 @@ class Statistics:
             f"mishaps  {', '.join(self.mishaps()) or 'none'}",
         ]
         for place, slow in enumerate(self.slowest):
-            batch = "" if slow.batch is None else f"batch {slow.batch}, "
+            batch = None if slow.batch is None else f"batch {slow.batch}"
+            worker = None if slow.worker is None else f"worker {slow.worker}"
+            where = ", ".join(filter(None, (batch, worker)))
             label = "" if place else "slowest"
-            lines.append(f"{label:<7}  {slow.seconds:.3g} s  sample {slow.sample} ({batch}worker {slow.worker})")
+            lines.append(f"{label:<7}  {slow.seconds:.3g} s  sample {slow.sample}{f' ({where})' if where else ''}")
         return "\n".join(lines)
 
     def mishaps(self) -> list[str]:

@@ -58,6 +58,7 @@ class Part:
         self.leases = ()
         self.board = boards.create_private()
         self.bench = bench_for(recipe)(recipe, number, self.board, None)
+        self.bench.is_interruption = interruptions.is_of_a_handler
         self._info = torch_worker._worker_info
         self._exchange = exchange
         self._state = exchange.take()

@@ -21,7 +21,14 @@ from antifreeze.engine.wire.messages import Begin, Emptied, Ended, Failed, Fille
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.birth import become_worker, play_worker, reseed
 from antifreeze.engine.worker.fetch import Batcher, Fetcher
-from antifreeze.engine.worker.lenient import NOT_REWOUND, LenientFetcher, NothingLeft, none_returned
+from antifreeze.engine.worker.lenient import (
+    NOT_REWOUND,
+    IsInterruption,
+    LenientFetcher,
+    NothingLeft,
+    never,
+    none_returned,
+)
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices
 from antifreeze.engine.worker.place import MapPlace, Place
@@ -74,6 +81,8 @@ class Workbench:
         self._room = self._writer.room if heritage else None
         self._is_marked = recipe.is_marked
         self._last_mark: bytes | None = None
+        self.is_interruption: IsInterruption = never
+        """Tells what a signal handler of the program has raised, where this process is the trainer."""
         self._looks_after = 0
         """After so many tickets it is looked whether generators that the dataset holds have been drawn from."""
         try:
@@ -105,7 +114,11 @@ class Workbench:
                 rewind=self._rewind,
                 pulse=self._pulse,
                 mishaps=self._mishaps,
+                is_interruption=self._is_interruption,
             )
+
+    def _is_interruption(self, error: Exception) -> bool:
+        return self.is_interruption(error)  # which may be exchanged once the bench is there
 
     def begin_pass(self, begin: Begin) -> None:
         """Only streams have to be told."""

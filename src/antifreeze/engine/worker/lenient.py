@@ -30,6 +30,14 @@ SLICE_S = 1.0
 NOT_REWOUND = "random generators could not be set back to where they were"
 
 
+IsInterruption = Callable[[Exception], bool]
+
+
+def never(error: Exception) -> bool:
+    """Say that no exception is an interruption: a worker has no signal handlers of the program's."""
+    return False
+
+
 class NothingLeft(Exception):
     """All samples of a batch were left out."""
 
@@ -56,7 +64,9 @@ class LenientFetcher:
         rewind: Callable[[], bool],
         pulse: memoryview,
         mishaps: list[Mishap],
+        is_interruption: IsInterruption = never,
     ) -> None:
+        """`is_interruption`: tells exceptions that a signal handler of the program raised from those of samples."""
         self._dataset = recipe.dataset
         self._base_seed = recipe.base_seed
         self._policy = recipe.policy
@@ -67,6 +77,7 @@ class LenientFetcher:
         self._rewind = rewind
         self._pulse = pulse
         self._mishaps = mishaps
+        self._is_interruption = is_interruption
         self._at_once = fetcher.has_getitems and not _asks_one_by_one(recipe.dataset)
         self._is_careful = False
         """Whether the state of the generators is kept before each sample."""
@@ -143,7 +154,7 @@ class LenientFetcher:
         attempt = 0
         while True:
             attempt += 1
-            sample, error = _attempt(fetch, index)
+            sample, error = self._attempt(fetch, index)
             was_none = sample is None and error is None and self._fetcher.refuses_none
             if was_none:
                 error = none_returned()
@@ -194,7 +205,7 @@ class LenientFetcher:
         first = last = tried.error
         assert first is not None and last is not None
         for other in self._draws(work, position, index):
-            sample, error = _attempt(self._fetcher.fetch_one, other)
+            sample, error = self._attempt(self._fetcher.fetch_one, other)
             if error is None and sample is None and self._fetcher.refuses_none:
                 error = none_returned()
             if error is None:
@@ -220,6 +231,15 @@ class LenientFetcher:
                 other += other >= each
             yield other
 
+    def _attempt(self, fetch: Callable[[Any], Any], index: Any) -> tuple[Any, Exception | None]:
+        # In a function of its own: an error that the frame with the samples held would hold them, through its traceback.
+        try:
+            return fetch(index), None
+        except Exception as error:  # of user code: the policy says what becomes of it
+            if self._is_interruption(error):
+                raise
+            return None, error
+
     def _state(self) -> bytes | None:
         try:
             return self._randomness.state()
@@ -244,14 +264,6 @@ def wait_for(wait_s: float, pulse: memoryview) -> None:
 def _asks_one_by_one(dataset: Any) -> bool:
     """Whether `__getitems__` is a loop of torch's over single samples: then each of them can fail by itself."""
     return type(dataset) is Subset and not callable(getattr(dataset.dataset, "__getitems__", None))
-
-
-def _attempt(fetch: Callable[[Any], Any], index: Any) -> tuple[Any, Exception | None]:
-    # In a function of its own: an error that the frame with the samples held would hold them, through its traceback.
-    try:
-        return fetch(index), None
-    except Exception as error:  # of user code: the policy says what becomes of it
-        return None, error
 
 
 def _with_attempts(error: Exception, index: Any, attempts: int) -> Exception:

@@ -8,7 +8,7 @@ kept.
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from antifreeze.engine.flow.mishap import wait_before_next
@@ -16,7 +16,7 @@ from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.wire.messages import Mishap
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.fetch import Batcher
-from antifreeze.engine.worker.lenient import NothingLeft, none_returned, wait_for
+from antifreeze.engine.worker.lenient import IsInterruption, NothingLeft, never, none_returned, wait_for
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices, Share
 from antifreeze.engine.worker.place import Place, has_state, load_place, state_of
@@ -44,8 +44,11 @@ class StreamFetcher(Batcher):
         worker: WorkerNo,
         notices: Notices,
         mishaps: list[Mishap],
+        is_interruption: IsInterruption = never,
     ) -> None:
+        """`is_interruption`: tells exceptions that a signal handler of the program raised from those of the stream."""
         super().__init__(recipe, room, pulse, stopwatch)
+        self._is_interruption = is_interruption
         self._drops_last = recipe.drop_last and recipe.auto_collation
         self._first = int(recipe.auto_collation)
         """Position of the first item of a batch, in the pulse; an item that is no part of a batch has none."""
@@ -68,7 +71,11 @@ class StreamFetcher(Batcher):
         self._skipped = None
         self._has_begun = self._has_ended = False
         self._notices.begin_stream()
-        self._source = iter(self._dataset)
+        self.read_from(iter(self._dataset))
+
+    def read_from(self, source: Iterator[Any]) -> None:
+        """Take items from this iterator of the dataset."""
+        self._source = source
         self._share = Share(self._source, self._notices, worker=self._worker, workers=self._workers)
         self._items = self._share if self._is_shared_out else self._source
 
@@ -91,6 +98,10 @@ class StreamFetcher(Batcher):
     def has_ended(self) -> bool:
         """Whether nothing more will come in this pass."""
         return self._has_ended
+
+    @has_ended.setter
+    def has_ended(self, value: bool) -> None:
+        self._has_ended = value
 
     def state(self) -> tuple[Any, Any, int]:
         """Where the stream is: what the dataset says of itself, what its iterator does, and how far it was shared out."""
@@ -164,6 +175,8 @@ class StreamFetcher(Batcher):
             except StopIteration:
                 raise
             except Exception as error:  # of the user's iterator: the policy says what becomes of it
+                if self._is_interruption(error):
+                    raise
                 if isinstance(self._source, types.GeneratorType):
                     error.add_note(
                         "antifreeze: a generator ends with the exception that it raises, and what comes after it in the "

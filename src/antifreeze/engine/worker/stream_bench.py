@@ -39,6 +39,7 @@ class StreamBench(Workbench):
             worker=self._worker,
             notices=self.notices,
             mishaps=self._mishaps,
+            is_interruption=self._is_interruption,
         )
         self._place = StreamPlace(self._stream, self.randomness)
         self._start: bytes | None = None

@@ -1,0 +1,338 @@
+"""`num_workers=0`: the trainer makes its batches itself, with its own dataset, generators and settings.
+
+The steps are torch's. Beside them, batches are timed, what happens is recorded in the ledger of the loader, and the policy
+of the user is applied to samples that fail. With the default policy the user's code is called exactly as torch calls it,
+and its exceptions pass through as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+from antifreeze.codes import named
+from antifreeze.engine import wording
+from antifreeze.engine.arena import board as boards
+from antifreeze.engine.arena.board import Step
+from antifreeze.engine.backends import interruptions
+from antifreeze.engine.chronicle import Chronicle, Failure
+from antifreeze.engine.flow.losses import Losses
+from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
+from antifreeze.engine.orders import quarantine_for
+from antifreeze.engine.outcomes import not_the_end
+from antifreeze.engine.plan.seeds import ticket_seed
+from antifreeze.engine.plan.ticket import NOBODY, Ticket
+from antifreeze.engine.supervise.watchdog import Watchdog
+from antifreeze.engine.times import Times
+from antifreeze.engine.wire.messages import Mishap, Work
+from antifreeze.engine.witness import Witness
+from antifreeze.engine.worker.birth import seed_ticket
+from antifreeze.engine.worker.fetch import Batcher, Fetcher
+from antifreeze.engine.worker.lenient import LenientFetcher, NothingLeft
+from antifreeze.engine.worker.notices import Notices
+from antifreeze.engine.worker.randomness import Randomness
+from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.stopwatch import Stopwatch
+from antifreeze.engine.worker.stream import EndOfStream, StreamFetcher
+from antifreeze.engine.worker.ticket_bench import FIRST_TICKETS
+from antifreeze.observe.accounts import Account
+from antifreeze.observe.ledger import Kind
+from antifreeze.settings import Options
+
+
+class _AsTorch(Batcher):
+    """Collates with the loader's own function, into ordinary memory, and leaves its errors as they are."""
+
+    def __init__(self, recipe: Recipe, *given: Any, **named_too: Any) -> None:
+        super().__init__(recipe, *given, **named_too)
+        self._collate = recipe.collate_fn
+
+    def collate(self, samples: Any, index: Any) -> Any:
+        """The batch that samples make; they are not kept."""
+        return self.collate_one(samples)
+
+
+class _MapFetcher(_AsTorch, Fetcher):
+    """Fetches the samples of an index."""
+
+
+class _ItemFetcher(_AsTorch, StreamFetcher):
+    """Fetches the next items of an iterable dataset."""
+
+
+class _Start:
+    """Where the generators were before the batch under way, and the way back there.
+
+    (Not a method of `ZeroWorkers`: a reference from its own fetcher back to it would keep the dataset until a collection.)
+    """
+
+    def __init__(self, randomness: Randomness) -> None:
+        self.randomness = randomness
+        self.seed: int | None = None
+        """What the random numbers of the batch follow from; None: from what the program has drawn before."""
+        self.state: bytes | None = None
+
+    def note(self) -> None:
+        """Remember where they are now."""
+        try:
+            self.state = self.randomness.state()
+        except Exception:  # of a generator of the user's own kind
+            self.state = None
+
+    def go_back(self) -> bool:
+        """Make the generators as they were; whether that could be done."""
+        if self.seed is not None:
+            seed_ticket(self.seed, self.randomness.held)
+        elif self.state is not None:
+            self.randomness.restore(self.state)
+        return self.seed is not None or self.state is not None
+
+
+class ZeroWorkers:
+    """Makes the batches of one iterator in the trainer."""
+
+    def __init__(self, recipe: Recipe, options: Options, account: Account, *, source: Iterator[Any] | None) -> None:
+        """`source`: the iterator that torch has made of an iterable dataset; None: the dataset has indices."""
+        self.number = NOBODY
+        self.seat = SeatNo(0)
+        self.board = boards.create_private()
+        self._recipe = recipe
+        self._options = options
+        self._account = account
+        self._times = Times(account.tally)
+        self._pulse = self.board.pulse
+        self._stopwatch = Stopwatch(self.board)
+        self._mishaps: list[Mishap] = []
+        self._losses = Losses(options.policy.max_lost)
+        self._failure: Failure | None = None
+        self._next_number = self._is_read_up_to = 0
+        self._asked = 0
+        """How many items of an iterable dataset have been asked for."""
+        self._index: Any = None
+        self._stream: _ItemFetcher | None = None
+        self._is_strict = options.policy.is_strict
+        self._start: _Start | None = None
+        """None: there is no way back, and none is needed."""
+        self._lenient: LenientFetcher | None = None
+        self._fetch: Callable[[Any], Any]
+        if source is not None:
+            self._stream = self._make_stream(source)
+            self._fetch = self._stream.fetch
+        else:
+            self._fetch = self._make_fetcher().fetch
+        account.sources.add(self)
+
+    def _make_stream(self, source: Iterator[Any]) -> _ItemFetcher:
+        stream = _ItemFetcher(
+            self._recipe,
+            None,
+            self._pulse,
+            self._stopwatch,
+            worker=WorkerNo(0),
+            notices=Notices(self.board),
+            mishaps=self._mishaps,
+            is_interruption=interruptions.is_of_a_handler,
+        )
+        stream.read_from(source)
+        return stream
+
+    def _make_fetcher(self) -> _MapFetcher:
+        fetcher = _MapFetcher(self._recipe, None, self._pulse, self._stopwatch)
+        if self._is_strict and not self._recipe.by_ticket:
+            return fetcher
+        self._start = _Start(Randomness(self._recipe))
+        self._first_tickets = FIRST_TICKETS
+        if not self._is_strict:
+            self._lenient = LenientFetcher(
+                self._recipe,
+                fetcher,
+                self._start.randomness,
+                rewind=self._start.go_back,
+                pulse=self._pulse,
+                mishaps=self._mishaps,
+                is_interruption=interruptions.is_of_a_handler,
+            )
+        return fetcher
+
+    # --- a batch
+
+    def next_batch(self, next_index: Callable[[], Any]) -> Any:
+        """The next batch, or what the user's code raises in its place; StopIteration at the end of the epoch."""
+        while True:
+            if self._failure is not None:
+                raise self._failure()
+            try:
+                index = next_index()
+            except StopIteration:
+                self._end_pass()
+                raise
+            try:
+                batch = self._make(index)
+            except NothingLeft:
+                self._chronicle.note(Kind.BATCH_SKIPPED, "nothing is left of it", None, self._ticket)
+                self._note_outcome()
+                continue
+            except EndOfStream:
+                self._end_stream()
+                raise StopIteration from None
+            except StopIteration as error:
+                if self._is_strict:  # as torch does it: the epoch ends
+                    self._note_early_end()
+                    raise
+                raise self._failed(error) from error
+            except Exception as error:
+                self._failed(error)
+                raise
+            finally:
+                self._pulse[0] = Step.IDLE
+            if not self._is_strict:
+                self._note_outcome()
+            return batch
+
+    def _make(self, index: Any) -> Any:
+        number, pulse = self._next_number, self._pulse
+        self._next_number = number + 1
+        self._index = index if self._stream is None else self._next_items(index)
+        pulse[1], pulse[2] = number + 1, 0
+        pulse[0] = Step.FETCHING
+        self._stopwatch.begin(TicketNo(number))
+        batch = self._fetch(self._index) if self._start is None else self._fetch_from(self._start)
+        self._stopwatch.sent()
+        return batch
+
+    def _next_items(self, index: Any) -> range | int:
+        """The items that are meant: for iterable datasets, the sampler of torch gives None, once for each."""
+        start = self._asked
+        self._asked += len(index) if self._recipe.auto_collation else 1
+        return range(start, self._asked) if self._recipe.auto_collation else start
+
+    def _fetch_from(self, start: _Start) -> Any:
+        ticket = self._ticket
+        start.note()
+        if ticket.seed is None:
+            return self._fetch_once(ticket)
+        of_the_program, start.seed = start.state, ticket.seed
+        try:
+            return self._fetch_by_seed(ticket, start)
+        finally:
+            if of_the_program is not None:
+                start.randomness.restore(of_the_program)
+
+    def _fetch_by_seed(self, ticket: Ticket, start: _Start) -> Any:
+        start.go_back()
+        batch = self._fetch_once(ticket)
+        if self._first_tickets:
+            self._first_tickets -= 1
+            if start.randomness.look_again():  # a generator was made on the way, and has not followed from the seed
+                self._mishaps.clear()
+                start.go_back()
+                batch = self._fetch_once(ticket)
+        return batch
+
+    def _fetch_once(self, ticket: Ticket) -> Any:
+        if self._lenient is None:
+            return self._fetch(ticket.index)
+        left_out = quarantine_for(ticket, self._account.quarantined)
+        return self._lenient.fetch(Work(ticket.number, ticket.index, None, 0, (), False, ticket.seed, *left_out))
+
+    # --- what became of it
+
+    @property
+    def _ticket(self) -> Ticket:
+        """The batch under way, or the last one."""
+        number = self._next_number - 1
+        seed = ticket_seed(self._recipe.base_seed, number) if self._recipe.by_ticket else None
+        return Ticket(TicketNo(number), number, NOBODY, self._index, seed)
+
+    def _note_outcome(self) -> None:
+        """Record what went wrong with samples of this batch; too many lost samples are an error."""
+        ticket = self._ticket
+        if self._mishaps:
+            self._losses.note_lost(ticket.number, self._record_mishaps())
+        if self._losses.note_delivered(ticket):
+            self._fail()
+
+    def _record_mishaps(self) -> list[str]:
+        """Record what went wrong with samples; returns what there is to say about those that are lost."""
+        self._chronicle.note_mishaps(None, self._ticket, self._mishaps)
+        lost = [f"{mishap.sample}: {mishap.exception}" for mishap in self._mishaps if mishap.is_loss]
+        self._mishaps.clear()
+        return lost
+
+    def _failed(self, error: Exception) -> Exception:
+        """Record that the user is given this error in place of a batch; returns the one to raise."""
+        position = self._pulse[2] - 1 if self._pulse[0] == Step.FETCHING else -1
+        if not self._is_strict:
+            self._note_outcome()
+            error = not_the_end(error)
+        with contextlib.suppress(Exception):  # an exception of the user's whose text cannot be had is still the user's
+            self._chronicle.note_raised(error, self._ticket, position, None)
+        return error
+
+    def _note_early_end(self) -> None:
+        where = wording.whereabouts(self._ticket, self._pulse[2] - 1)
+        self._chronicle.note_doubt(
+            f"{named('AF325')}: the dataset raised StopIteration for {where}: with num_workers=0 the epoch ends there, "
+            "as in torch, and what follows is not loaded"
+        )
+        self.read_times()
+
+    def _end_pass(self) -> None:
+        self.read_times()
+        if not self._is_strict and self._losses.judge(at_end=True):
+            self._fail()
+
+    def _end_stream(self) -> None:
+        assert self._stream is not None
+        if self._mishaps:
+            self._record_mishaps()
+        if not self._recipe.auto_collation:  # torch asks the stream again then, if the user asks the iterator
+            self._stream.has_ended = False
+        self._end_pass()
+
+    def _fail(self) -> NoReturn:
+        self._failure = self._losses.error
+        raise self._failure()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether an iterable dataset has no more items in this pass."""
+        return self._stream is not None and self._stream.has_ended
+
+    @has_ended.setter
+    def has_ended(self, value: bool) -> None:
+        if self._stream is not None:
+            self._stream.has_ended = value
+
+    def go_to(self, *, batch: int, item: int) -> None:
+        """Go on with this batch, and this item of an iterable dataset."""
+        self._next_number, self._asked = batch, item
+
+    def read_again(self, index: Any) -> None:
+        """Read the items of a batch that was delivered before, and drop them."""
+        with contextlib.suppress(Exception):  # what happened then was told then
+            self._make(index)
+        self._mishaps.clear()
+
+    def read_times(self) -> None:
+        """Add what has been spent so far to the statistics of the loader."""
+        if self._is_read_up_to != self._next_number:
+            self._is_read_up_to = self._next_number
+            self._stopwatch.write()
+            self._times.read(self)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at the end of the program, or of an iterator that was not completed
+            self.read_times()
+
+    @functools.cached_property
+    def _chronicle(self) -> Chronicle:
+        options = self._options
+        watchdog = Watchdog(
+            stall_after_s=options.stall_after_s,
+            one_blocked_s=options.one_blocked_s,
+            all_blocked_s=options.all_blocked_s,
+        )
+        return Chronicle(self._account.ledger, watchdog, Witness(), workers=0)
