@@ -5,6 +5,7 @@
 # make bench-faults | bench-faults-page what a fault does to antifreeze and its peers; docs/faults-of-peers.md
 # make contract SUITE=…                 PyTorch's own test_dataloader.py, with our class in place of torch's
 # make contract-stateful SUITE=…        torchdata's own tests of its StatefulDataLoader, with ours in its place
+# make differential                     random loaders and scripts on torch and on antifreeze: the same, or declared
 # make clients                          Lightning, accelerate, fastai … on torch and on antifreeze: the same losses
 #
 # Needs Python 3.11+ and make. Everything is installed into .venv (clients: .venv-clients); PYTHON=… is the Python to build it with.
@@ -37,6 +38,8 @@ CLIENTS_READY := $(CLIENTS_VENV)/.ready
 # What `make chaos` is to do: CHAOS="--seed 7 --trial 12"; CHAOS="--json docs/reliability.json --quiet 100", then
 # CHAOS=--page, writes docs/reliability.md.
 CHAOS ?=
+# What `make differential` is to do: DIFFERENTIAL="--seed 17 --method spawn", DIFFERENTIAL="--script 'exits/*'".
+DIFFERENTIAL ?=
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 HAS_TORCH := import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11))
@@ -97,6 +100,11 @@ zoo: $(READY)
 
 chaos: $(READY)
 	$(BIN)/python -m chaos $(CHAOS)
+
+# 500 random loaders and all scripts, by all start methods; about twenty minutes on two cores.
+.PHONY: differential
+differential: $(READY)
+	$(BIN)/python -m differential $(DIFFERENTIAL)
 
 # The suites are PyTorch's: SUITE=path/to/pytorch/test/test_dataloader.py, and SUITE=path/to/data/test/stateful_dataloader of
 # github.com/meta-pytorch/data; about a quarter of an hour each.

@@ -1,0 +1,78 @@
+"""The table of declared differences: all that may be otherwise on antifreeze than on torch, each with its reason.
+
+`python -m differential` fails on every difference that is not here, and on every entry that no program needs any more.
+docs/differential.md has this table, and docs/drop-in.md says the same to users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An allowed difference. The four patterns must match the whole text (`re.DOTALL`)."""
+
+    name: str
+    torch_does: str
+    we_do: str
+    why: str
+    program: str = ".*"
+    where: str = ".*"
+    torch: str = ".*"
+    ours: str = ".*"
+
+
+# Lines that messages of exceptions have in addition to torch's.
+ADDED_LINES = (r"antifreeze: (worker|loaded in) .*",)
+
+DECLARED = (
+    Declared(
+        "exceptions that need arguments",
+        "an exception whose constructor takes other arguments than a message becomes a `RuntimeError`",
+        "it keeps its type",
+        "`except` means what it says",
+        program="loader .*",
+        where="error( of the pass)?",
+        torch=r"builtins\.RuntimeError .*\nCaught DemandingError in .*",
+        ours=r"differential\.loaders\.datasets\.DemandingError .*\nCaught DemandingError in .*",
+    ),
+    Declared(
+        "exception groups",
+        "an `ExceptionGroup` becomes a `TypeError` about its constructor",
+        "it stays an `ExceptionGroup`",
+        "`except*` means what it says",
+        program="loader .*",
+        where="error( of the pass)?",
+        torch=r"builtins\.TypeError .*\nBaseExceptionGroup\.__new__\(\) takes .*",
+        ours=r"builtins\.ExceptionGroup .*",
+    ),
+    Declared(
+        "after a failed beginning",
+        "a worker whose `worker_init_fn` or `__iter__` failed answers later batches with `UnboundLocalError`",
+        "each batch has the error itself",
+        "the first error is the one to be read",
+        program="script errors/(after_failed_init|of_a_stream) .*",
+        where="stdout",
+        torch="UnboundLocalError.*",
+        ours="(Connection|OS)Error.*",
+    ),
+    Declared(
+        "timeout",
+        "`timeout=` raises `RuntimeError`",
+        "it raises `WorkerFrozen`, a subclass, with the same first line",
+        "the message says which worker, sample and line; `except RuntimeError` works",
+        program="script errors/timeout .*",
+        where="stdout",
+        torch="RuntimeError DataLoader timed out .*",
+        ours="WorkerFrozen DataLoader timed out .*",
+    ),
+    Declared(
+        "conjugate tensors",
+        "tensors with the conjugate bit cannot be collated in a worker, and lose the bit if they are not collated",
+        "they arrive as they are",
+        "a fault of torch",
+        program="script samples/conjugate .*",
+        where="stdout",
+    ),
+)
