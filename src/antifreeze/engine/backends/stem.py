@@ -10,7 +10,6 @@ import contextlib
 import gc
 import os
 import select
-import signal
 import socket
 import time
 from dataclasses import dataclass
@@ -24,10 +23,11 @@ from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave, Unborn
 from antifreeze.engine.worker import locks
-from antifreeze.engine.worker.birth import set_worker_signals, write_stacks
+from antifreeze.engine.worker.birth import write_stacks
 from antifreeze.engine.worker.main import run_worker
 from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
 from antifreeze.engine.worker.renewal import Heritage
+from antifreeze.engine.worker.signals import quieten_signals, set_worker_signals
 from antifreeze.engine.worker.threads import cap_threads
 
 # A machine that has no process left for a moment (a compiler runs beside us, say) is asked again: so often, after so long.
@@ -207,10 +207,7 @@ class _WorkerProcess(BaseProcess):
 def quieten() -> None:
     """Make this process indifferent to what is meant for the trainer: its terminal, its signals, its event loop."""
     _lead_group(0)
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    quieten_signals()
     process.receive_signals()
 
 

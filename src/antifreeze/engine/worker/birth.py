@@ -8,8 +8,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import random
-import signal
-import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -99,44 +97,6 @@ def _seed(base_seed: int, worker: WorkerNo) -> int:
     if HAS_NUMPY:
         np.random.seed(torch_worker._generate_state(base_seed, worker))
     return seed
-
-
-def set_worker_signals() -> None:
-    """What is sent to all processes of a job is the trainer's to judge; a worker's own children get the usual back.
-
-    (Workers are in groups of their own; but a scheduler that ends a job does not go by groups.)
-    """
-    for number in _TRAINERS:
-        signal.signal(number, _do_nothing)
-        signal.siginterrupt(number, False)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    os.register_at_fork(before=_hold_signals, after_in_parent=_let_signals_in, after_in_child=_give_signals_back)
-
-
-_TRAINERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_masks = threading.local()
-
-
-def _do_nothing(*_: Any) -> None:
-    # Not SIG_IGN: that would be inherited by every program that a dataset starts.
-    pass
-
-
-def _hold_signals() -> None:
-    """What is sent to a child before it has the usual back must wait, and not be taken for the trainer's."""
-    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _TRAINERS)
-
-
-def _let_signals_in() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
-
-
-def _give_signals_back() -> None:
-    for number in _TRAINERS:
-        if signal.getsignal(number) is _do_nothing:
-            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-            signal.signal(number, usual)
-    _let_signals_in()
 
 
 def write_stacks(fd: int, *, on_signal: int) -> None:
