@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from antifreeze import machine
-from antifreeze.machine import families, memory, processes, reading
+from antifreeze.machine import families, memory, own, processes, reading
 from leftovers import wait_until
 
 MB = 1 << 20
@@ -784,3 +784,18 @@ def test_the_limit_on_processes_that_is_reached_is_named(put_files: PutFiles, tm
         }
     )
     assert machine.process_limits() == [f"the cgroup {root}/job allows 12 processes and threads (pids.max), and has 12"]
+
+
+@pytest.mark.parametrize(
+    ("error", "word"), [(FileNotFoundError, "not mounted"), (PermissionError, "not dumpable"), (None, None)]
+)
+def test_why_a_process_cannot_open_its_files_again(
+    error: type[OSError] | None, word: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise error
+
+    if error is not None:
+        monkeypatch.setattr(own, "open_again", refuse)
+    why = machine.why_not_again()
+    assert why is None if word is None else word in (why or "")

@@ -315,7 +315,7 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
     is_default = context is None or context in _DEFAULT_CONTEXTS
     if not is_default and type(context) not in _STANDARD_CONTEXTS:
         return f"multiprocessing_context is a {type(context).__qualname__}"
-    return None
+    return machine.why_not_again()
 
 
 # fastai gives a module, whose functions are those of the default context.

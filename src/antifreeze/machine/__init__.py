@@ -48,6 +48,7 @@ from antifreeze.machine.own import (
     started_with,
     umask,
     waited_for_processor_s,
+    why_not_again,
 )
 from antifreeze.machine.processes import ProcessFacts, exit_code_of, process_facts
 from antifreeze.machine.rights import Rights, catches, rights_over
@@ -112,4 +113,5 @@ __all__ = [
     "usable_cpus",
     "wait_of",
     "waited_for_processor_s",
+    "why_not_again",
 ]

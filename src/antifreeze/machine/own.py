@@ -49,6 +49,21 @@ def open_again(fd: int, flags: int) -> int:
     return os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
 
 
+def why_not_again() -> str | None:
+    """Why this process cannot open its own files once more; None if it can."""
+    ends = os.pipe()
+    try:
+        os.close(open_again(ends[0], os.O_RDONLY | os.O_NONBLOCK))
+    except (FileNotFoundError, NotADirectoryError):
+        return "/proc is not mounted here"
+    except PermissionError:
+        return "this process may not look into its own /proc/self/fd (it is not dumpable: its program has capabilities)"
+    finally:
+        for fd in ends:
+            os.close(fd)
+    return None
+
+
 def path_of(fd: int) -> str:
     """The name of an open file, as the kernel knows it now."""
     return os.readlink(f"/proc/self/fd/{fd}")
