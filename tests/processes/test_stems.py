@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from drop_in.harness import Way, our_class, our_way
-from leftovers import base_process, status, wait_until
+from leftovers import base_process, incarnation, is_running, status, wait_until
 from processes import datasets
 from processes.datasets import Numbers, Pictures, Stuck, Watching, assert_ended
 
@@ -234,3 +235,29 @@ class OpenFile(Numbers):
     def __getitem__(self, index: int) -> int:
         self.file.seek(index * 5)
         return int(self.file.read(5))
+
+
+class InASession(Numbers):
+    """Starts a process of its own, in a session that a worker has begun, and tells both."""
+
+    def __getitem__(self, index: int) -> tuple[int, int, int, int]:
+        child = os.fork()
+        if child == 0:
+            time.sleep(1000)
+        return os.getpid(), os.getsid(0), os.getpgid(child), child
+
+
+def begin_session(worker: int) -> None:
+    os.setsid()
+    with pytest.raises(PermissionError):  # as anywhere, it leads one already
+        os.setsid()
+
+
+def test_a_worker_may_lead_a_session_and_all_that_it_started_ends_with_it(way: Way) -> None:
+    batches = iter(way.make(InASession(2), worker_init_fn=begin_session, num_workers=1, collate_fn=datasets.as_is))
+    ((pid, session, group, child),) = next(batches)
+    assert pid == session == group
+    who = incarnation(child)
+    assert who is not None
+    batches._shutdown_workers()
+    assert wait_until(lambda: not is_running(who), 5)

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from antifreeze import machine
 from antifreeze.engine.arena.board import Board, open_text
-from antifreeze.engine.backends import process
+from antifreeze.engine.backends import groups, process
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave, Unborn
@@ -92,7 +92,7 @@ class Stem:
             case (Fork(worker, seat), [channel, lifeline, board]):
                 self._fork(worker, seat, channel, lifeline, board)
             case (Kill(pid), _) if any(child.pid == pid for child in self._children.values()):
-                process.kill_group(pid)
+                process.kill_group(pid)  # and the worker itself is killed by the trainer
             case (Leave(), _):
                 return False
         return True
@@ -126,6 +126,7 @@ class Stem:
         code = 1
         try:
             _lead_group(0)
+            groups.let_worker_lead_a_session(os.getpgid(os.getppid()))
             set_worker_signals()
             write_stacks(open_text(board), on_signal=process.STACK_SIGNAL)
             process.receive_signals()
@@ -162,6 +163,7 @@ class Stem:
     def _end_all(self) -> None:
         for child in self._children.values():
             process.kill_group(child.pid)
+            process.kill(child.pidfd)  # it may have gone to another group
         if self._locks:
             deadline = time.monotonic() + process.SLICE_S
             alive = process.wait_ended(list(self._children), deadline=deadline)
