@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -163,3 +165,34 @@ def test_nothing_is_left_when_the_stem_is_killed_too(session: Session, tmp_path:
     with forked_trainer(train):
         dataset.wait_stuck(2)
     assert_nobody_left(session, before)
+
+
+TAKES_ORPHANS = """
+import ctypes, os, signal, sys, torch
+from antifreeze import DataLoader
+from antifreeze.observe.accounts import account_of
+from torch.utils.data import TensorDataset
+
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0  # as for the first process of a container
+
+loader = DataLoader(TensorDataset(torch.arange(40)), batch_size=2, num_workers=2, multiprocessing_context="fork")
+batches = iter(loader)
+next(batches)
+os.kill(batches._epoch._pool.stem.pid, signal.SIGKILL)
+os.kill(batches._workers[0].pid, signal.SIGKILL)
+assert len(list(batches)) == 19
+assert [record.exitcode for record in account_of(loader).ledger] == [-9], list(account_of(loader).ledger)
+del batches
+try:
+    print(os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print("none left")
+"""
+
+
+def test_a_trainer_that_takes_orphans_reaps_the_workers_of_a_stem_that_was_killed() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", TAKES_ORPHANS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout == "none left\n", ended

@@ -112,6 +112,8 @@ class StemHandle:
             process.wait_ended([self.pidfd], deadline=time.monotonic() + process.SLICE_S)
             if self._is_child:
                 process.reap(self.pid)
+            else:  # the clean base may be gone
+                process.reap_orphan(self.pidfd)
             self.close()
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from antifreeze.machine import process_limits
 
 _PIDFD_SEND_SIGNAL = 424
 _PIDFD_OPEN = 434
+_P_PIDFD = 3  # Python knows it only where the C library does
 # Never waits longer than this at a stretch, so that a signal or a suspended machine costs one slice.
 SLICE_S = 1.0
 # Asks a worker for its Python stack. A real-time signal, because datasets, schedulers and libraries have plans of their own
@@ -141,6 +142,20 @@ def reap(pid: int) -> int | None:
     except ChildProcessError:
         return None
     return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def reap_orphan(pidfd: int) -> int | None:
+    """The exit code of an ended process that has become our child because its parent died; None if it is another's.
+
+    That happens if this process is the first of a container, or has said that it takes orphans.
+    """
+    try:
+        ended = os.waitid(_P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except OSError:  # it is not our child, or the kernel is older than this way of asking
+        return None
+    if ended is None:
+        return None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def die_with(lifeline: int) -> None:

@@ -293,6 +293,8 @@ class Pool:
             heard_before = len(self._happened)
             self._hear(worker, select.POLLIN)  # all that it has sent; the end of file may come late, or never
         self._await_verdict(worker)
+        if worker.exitcode is None and worker.stem.is_gone:
+            worker.exitcode = process.reap_orphan(worker.pidfd)
         worker.life = after(worker.life, Event.EXIT)
         if worker.life is Life.LOST:
             self._happened.append(Lost(worker, worker.known_pid, worker.exitcode))
