@@ -1,6 +1,7 @@
 """What an iterator needs of a place where workers live: the few things that a stem offers to the trainer.
 
-`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop` and `await_word`, up to a deadline.
+`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop`, up to a deadline, and in `await_word`,
+as long as the stem works.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from antifreeze.engine import forks
 from antifreeze.engine.backends import interruptions, process
+from antifreeze.engine.backends.starting import Startup
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Fork, Kill, Leave, Message
@@ -75,11 +77,12 @@ class StemHandle:
         with contextlib.suppress(ChannelClosed):
             self.control.flush()
 
-    def await_word(self, *, deadline: float) -> Message | None:
-        """The first thing that the stem says, which is still there to be received; None: it says nothing, or is gone."""
+    def await_word(self, *, idle_s: float) -> Message | None:
+        """The first thing that the stem says, which is still there to be received; None: it is idle so long, or gone."""
         poll = select.poll()
         poll.register(self.control.fileno(), select.POLLIN)
-        while not self._heard and time.monotonic() < deadline:
+        startup = Startup(self.pid, limit_s=idle_s)
+        while not self._heard and not startup.is_hopeless():
             interruptions.let_through(lambda: poll.poll(process.SLICE_S * 1000))
             ended = self.has_ended()  # before it is heard: its last word comes first
             self._heard = list(self.receive())

@@ -11,7 +11,6 @@ import pickle
 import select
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing import spawn
@@ -23,6 +22,7 @@ from antifreeze.engine import forks
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.backends.starting import Startup
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.explain import explain
 from antifreeze.engine.crossing.kinds.base import OnlyInherited
@@ -33,8 +33,9 @@ from antifreeze.engine.wire.messages import Grow, Grown, Unborn
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import InternalError
 
-# Importing torch takes 1.5 to 2 s on a quiet machine; on one where many ranks start at once, far more.
-START_DEADLINE_S = 120.0
+# For so long a fresh process may do nothing while it starts. Importing torch takes 1.5 to 2 s on a quiet machine; where many
+# ranks read it from one file server, it takes far more, but they work.
+START_IDLE_S = 120.0
 STOP_DEADLINE_S = 2.0
 LOCK_SLICE_S = 0.1
 # Until the trainer's environment is put in place, nothing in the base may start a thread.
@@ -110,8 +111,8 @@ class _Base:
     def grow(self, descriptors: list[int]) -> tuple[int, int]:
         """(pid, pidfd) of a new clean stem; ChannelClosed if the base is gone."""
         self.control.send(Grow(), descriptors)
-        deadline = time.monotonic() + START_DEADLINE_S
-        while time.monotonic() < deadline:
+        startup = Startup(self.popen.pid, limit_s=START_IDLE_S)
+        while not startup.is_hopeless():
             match self._next_message():
                 case (Grown(pid), [pidfd]):
                     return pid, pidfd
@@ -122,8 +123,8 @@ class _Base:
                 case unexpected:
                     raise InternalError(f"the clean base answered {unexpected!r}")
         raise InternalError(
-            f"the clean base (pid {self.popen.pid}) did not answer for {START_DEADLINE_S:.0f} s",
-            why="importing torch in a fresh process takes that long here, or is stuck",
+            f"the clean base (pid {self.popen.pid}) has done nothing for {START_IDLE_S:.0f} s",
+            why="importing torch in a fresh process is stuck",
             try_="multiprocessing_context='fork'",
         )
 

@@ -90,11 +90,11 @@ def _stays(hazard: Hazard, obstacle: str = "") -> str:
 
 def _grow_settled(recipe: Recipe) -> StemHandle:
     """A clean stem in which the dataset has been rebuilt; raises what stands in the way of that."""
-    from antifreeze.engine.backends.clean import START_DEADLINE_S, grow_clean  # noqa: PLC0415 - most never need it
+    from antifreeze.engine.backends.clean import START_IDLE_S, grow_clean  # noqa: PLC0415 - most never need it
 
     stem = grow_clean(recipe)
     try:
-        match stem.await_word(deadline=time.monotonic() + START_DEADLINE_S):
+        match stem.await_word(idle_s=START_IDLE_S):
             case Unfit(error):
                 raise load_error(error, stem.find)
             case None:

@@ -120,7 +120,7 @@ class Watchdog:
         """Take in what the kernel says about a silent worker; None: it says nothing, so nothing shows that it works."""
         watch = self._watches[seat]
         before, watch.last = watch.last, seen or watch.last
-        watch.is_at_work = seen is not None and before is not None and _is_working(before, seen, passed_s)
+        watch.is_at_work = seen is not None and before is not None and is_working(before, seen, passed_s)
         if seen is not None and seen.is_traced:  # somebody is debugging it
             watch.silent_s = watch.blocked_s = watch.counted_s = self._standstill_s = 0.0
         elif watch.is_at_work or (seen is not None and before is None):
@@ -217,7 +217,8 @@ class Watchdog:
         return self._stall_after_s * (FIRST_IN_A_LOCK if in_a_lock else FIRST)
 
 
-def _is_working(before: Seen, now: Seen, passed_s: float) -> bool:
+def is_working(before: Seen, now: Seen, passed_s: float) -> bool:
+    """Whether a process, or anything that it started, has worked between two looks."""
     # On a busy machine one that could run may not get its share of the processors, twice in a row.
     is_waiting_for_processor = before.is_running and now.is_running
     has_computed = now.cpu_s - before.cpu_s > IDLE_SHARE * passed_s
