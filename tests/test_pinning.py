@@ -1,17 +1,20 @@
 """The thread that pins, with batches that say how they are pinned: no device, no workers."""
 
 import gc
+import itertools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import pytest
 import torch
 
+from antifreeze.engine import pinning
 from antifreeze.engine.outcomes import Outcomes, Pinning
-from antifreeze.engine.pinning import Device, Pinned, Pinner
+from antifreeze.engine.pinning import Device, Limits, Pinned, Pinner
+from antifreeze.engine.supervise.watchdog import Seen
 
 
 class Batch:
@@ -57,8 +60,12 @@ def pinner(entered: list[int]) -> Iterator[Pinner]:
 
 def pinned_by(pinner: Pinner, batch: Any) -> Any:
     pinned = pinner.start(batch)
-    assert pinner.wait_for(pinned, timeout_s=10)
+    await_pinned(pinner, pinned)
     return pinned.take()
+
+
+def await_pinned(pinner: Pinner, pinned: Pinned, *, timeout_s: float = 10, idle_s: float = 60) -> None:
+    pinner.await_pinned(pinned, batch=7, limits=Limits(timeout_s, idle_s))
 
 
 def test_batches_are_pinned_in_the_thread_and_for_the_device(pinner: Pinner, entered: list[int]) -> None:
@@ -82,7 +89,7 @@ def test_a_batch_is_let_go_of_as_soon_as_its_copy_is_there(pinner: Pinner) -> No
     original = weakref.ref(batch)
     pinned = pinner.start(batch)
     del batch
-    assert pinner.wait_for(pinned, timeout_s=10)
+    await_pinned(pinner, pinned)
     assert original() is None
     copy = weakref.ref(pinned_by(pinner, Batch()))
     assert copy() is None  # nor is that kept, once it has been taken
@@ -93,17 +100,56 @@ def test_a_batch_that_nobody_wants_is_not_pinned(pinner: Pinner) -> None:
     pins = [pinner.start(first), pinner.start(unwanted)]
     Outcomes(mock.Mock(), mock.Mock(), mock.Mock()).discard(Pinning(pins[1]))
     first.go_on.set()
-    assert all(pinner.wait_for(pinned, timeout_s=10) for pinned in pins)
+    for pinned in pins:
+        await_pinned(pinner, pinned)
     assert first.pinned_in is not None and unwanted.pinned_in is None
 
 
 def test_whoever_waits_is_told_when_time_is_up_and_can_wait_again(pinner: Pinner) -> None:
     batch = Batch(waits=True)
     pinned = pinner.start(batch)
-    assert not pinner.wait_for(pinned, timeout_s=0.01)
+    with pytest.raises(RuntimeError, match=r"timed out after 0.01 seconds: batch 7 has come"):
+        await_pinned(pinner, pinned, timeout_s=0.01)
     batch.go_on.set()
-    assert pinner.wait_for(pinned, timeout_s=10) and pinner.wait_for(pinned, timeout_s=10)
+    await_pinned(pinner, pinned)
+    await_pinned(pinner, pinned)
     assert pinned.take() is batch
+
+
+def test_a_thread_that_is_stuck_is_reported_and_then_an_error_with_the_line_that_it_is_at(
+    pinner: Pinner, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pinning, "SLICE_S", 0.01)
+    monkeypatch.setattr(pinning, "SLOW_S", 0.05)
+    batch = Batch(waits=True)
+    pinned = pinner.start(batch)
+    assert batch.has_begun.wait(10)
+    with pytest.raises(
+        RuntimeError, match=r"nothing has happened; batch 7 .*, at .*threading.py:\d+ in wait.*pin_memory"
+    ):
+        await_pinned(pinner, pinned, timeout_s=0, idle_s=0.5)
+    assert capfd.readouterr().err.count("batch 7 has come") == 1
+    batch.go_on.set()
+    await_pinned(pinner, pinned)
+
+
+def test_a_thread_that_works_is_waited_for(pinner: Pinner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinning, "SLICE_S", 0.02)
+    monkeypatch.setattr(pinner, "_seen", working())
+
+    def take_a_while() -> str:
+        assert not threading.Event().wait(0.3)
+        return "done"
+
+    pinned = pinner.start(Doing(take_a_while))
+    await_pinned(pinner, pinned, timeout_s=0, idle_s=0.1)
+    assert pinned.take() == "done"
+
+
+def working() -> Callable[[], Seen]:
+    """Looks at something that uses a processor all the time."""
+    seconds = itertools.count()
+    return lambda: Seen(next(seconds), io_bytes=0, is_traced=False, is_stopped=False, waits_in=None)
 
 
 def test_a_wait_whose_end_was_lost_to_an_interrupt_can_be_repeated() -> None:

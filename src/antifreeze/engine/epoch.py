@@ -30,7 +30,7 @@ from antifreeze.engine.intent import Intent
 from antifreeze.engine.marks import Marks, Unfinished
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, opened_again
-from antifreeze.engine.pinning import Pinner
+from antifreeze.engine.pinning import Limits, Pinner
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.ending import stop_deadline
 from antifreeze.engine.pool.pool import Pool
@@ -127,7 +127,7 @@ class Epoch:
         """For so many batches the trainer has no patience."""
         self._timeout_s = timeout_s
         """torch's own `timeout=`; 0: none."""
-        self._pinning_limit_s = timeout_s or options.all_blocked_s
+        self._pinning_limits = Limits(timeout_s, options.all_blocked_s)
         self._awaits_pinning = False
         self._tear: Failure | None = None
         self._in_hand: Arrival[Outcome] | None = None
@@ -233,7 +233,7 @@ class Epoch:
         if not isinstance(outcome, Pinning):
             return
         self._awaits_pinning = True  # an interrupt in here loses nothing
-        pinner.await_pinned(outcome.pinned, batch=ticket.batch, timeout_s=self._pinning_limit_s)
+        pinner.await_pinned(outcome.pinned, batch=ticket.batch, limits=self._pinning_limits)
         self._awaits_pinning = False
 
     def close(self) -> None:
@@ -358,7 +358,7 @@ class Epoch:
             misgivings=self.misgivings,
             is_stream=self._is_stream,
             pinner=self._pinner,
-            pinning_limit_s=self._pinning_limit_s,
+            pinning_limits=self._pinning_limits,
             close=self._arena.close,
             estates=estates,
             in_hand=self._in_hand.ticket.number if self._in_hand else None,

@@ -8,18 +8,26 @@ when the interpreter goes can take the program down with it.
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
+import sys
 import threading
 import time
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from antifreeze.engine.supervise.patience import Patience
+from antifreeze.engine.supervise.watchdog import Seen
+from antifreeze.observe.say import say_counted
+
 SLICE_S = 1.0
+# A batch is copied in milliseconds: one that takes longer than this is reported.
+SLOW_S = 10.0
 # A batch is copied in milliseconds; a thread that takes longer than this to leave is stuck in a driver, and is left behind.
 STOP_DEADLINE_S = 5.0
 
@@ -76,6 +84,15 @@ class Pinned:
         self._under_way.release()
 
 
+class Limits(NamedTuple):
+    """How long a batch may take to be pinned."""
+
+    timeout_s: float
+    """torch's own `timeout=`; 0: none."""
+    idle_s: float
+    """How long the thread may do nothing at it."""
+
+
 Orders = queue.SimpleQueue[Pinned | None]
 """Batches to pin; None: that was all."""
 
@@ -96,23 +113,42 @@ class Pinner:
         self._orders.put(pinned)
         return pinned
 
-    def await_pinned(self, pinned: Pinned, *, batch: int, timeout_s: float) -> None:
-        """Wait for the pinning of this batch, which has this number; raises if it is not done by then."""
-        if not self.wait_for(pinned, timeout_s=timeout_s):
-            raise RuntimeError(
-                f"DataLoader timed out after {timeout_s:g} seconds: batch {batch} has come, and is still on its way into "
-                "page-locked memory (pin_memory=True)"
-            )
+    def await_pinned(self, pinned: Pinned, *, batch: int, limits: Limits) -> None:
+        """Wait for the pinning of this batch, which has this number; raises if the thread is stuck, or gone.
 
-    def wait_for(self, pinned: Pinned, *, timeout_s: float) -> bool:
-        """Whether this batch is pinned by then. Raises if there is nobody left to do it."""
-        deadline = time.monotonic() + timeout_s
+        A thread that is slow is reported once.
+        """
+        patience, waited_s, is_reported = Patience(limits.idle_s), 0.0, False
+        deadline = time.monotonic() + (limits.timeout_s or math.inf)
         while not pinned.wait(min(SLICE_S, max(0.0, deadline - time.monotonic()))):
             if not self.thread.is_alive():
                 raise RuntimeError("Pin memory thread exited unexpectedly")
+            waited_s += SLICE_S
             if time.monotonic() >= deadline:
-                return False
-        return True
+                raise RuntimeError(f"DataLoader timed out after {limits.timeout_s:g} seconds: {self._where(batch)}")
+            if patience.is_over(self._seen(), passed_s=SLICE_S):
+                raise RuntimeError(
+                    f"DataLoader is stuck: for {patience.idle_s:.0f} seconds nothing has happened; {self._where(batch)}. "
+                    "It is the driver, or a pin_memory method of the batch; pin_memory=False does without"
+                )
+            if waited_s >= SLOW_S and not is_reported:
+                is_reported = True
+                say_counted("pinning", f"{self._where(batch)}, since {waited_s:.0f} s")
+
+    def _seen(self) -> Seen | None:
+        """What the thread has used of a processor."""
+        if self.thread.ident is None:
+            return None
+        cpu_s = time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident))
+        return Seen(cpu_s, io_bytes=0, is_traced=False, is_stopped=False, waits_in=None)
+
+    def _where(self, batch: int) -> str:
+        """What is being waited for, with the line that the thread is at."""
+        text = f"batch {batch} has come, and is still on its way into page-locked memory (pin_memory=True)"
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        if frame is None:
+            return text
+        return f"{text}, at {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
 def _run(orders: Orders, device: Device) -> None:

@@ -1,7 +1,7 @@
 """What an iterator needs of a place where workers live: the few things that a stem offers to the trainer.
 
-`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop`, up to a deadline, and in `await_word`,
-as long as the stem works.
+`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop`, up to a deadline, and in
+`await_word`, as long as the stem works.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ from antifreeze.engine.wire.messages import Grow, Grown, Unborn
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import InternalError
 
-# For so long a fresh process may do nothing while it starts. Importing torch takes 1.5 to 2 s on a quiet machine; where many
-# ranks read it from one file server, it takes far more, but they work.
+# For so long a fresh process may do nothing while it starts. Importing torch takes 1.5 to 2 s on a quiet machine; where
+# many ranks read it from one file server, it takes far more, but they work.
 START_IDLE_S = 120.0
 STOP_DEADLINE_S = 2.0
 LOCK_SLICE_S = 0.1

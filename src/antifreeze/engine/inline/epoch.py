@@ -22,7 +22,7 @@ from antifreeze.engine.intent import Intent
 from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Broken, Made, Nothing, Outcome, Outcomes, Over, Pinning
-from antifreeze.engine.pinning import Pinner
+from antifreeze.engine.pinning import Limits, Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.succession import Estate
 from antifreeze.engine.supervise.watchdog import Watchdog
@@ -62,7 +62,7 @@ class InlineEpoch:
         misgivings: Misgivings,
         is_stream: bool,
         pinner: Pinner | None,
-        pinning_limit_s: float,
+        pinning_limits: Limits,
         close: Callable[[], None],
         estates: Mapping[WorkerNo, Estate] | None = None,
         in_hand: TicketNo | None = None,
@@ -80,7 +80,7 @@ class InlineEpoch:
         self.misgivings = misgivings
         self._is_stream = is_stream
         self._pinner = pinner
-        self._pinning_limit_s = pinning_limit_s
+        self._pinning_limits = pinning_limits
         self._close = close
         self._is_rest = estates is not None
         self._failure: Failure | None = None
@@ -243,7 +243,7 @@ class InlineEpoch:
             return
         self._is_torn_by_interruptions = False
         try:
-            self._pinner.await_pinned(outcome.pinned, batch=ticket.batch, timeout_s=self._pinning_limit_s)
+            self._pinner.await_pinned(outcome.pinned, batch=ticket.batch, limits=self._pinning_limits)
         except RuntimeError as error:
             self._intent.raising(error)
             raise
@@ -286,6 +286,6 @@ def start_inline(
         misgivings=Misgivings(bench.parts, chronicle, first_items={}, is_stream=recipe.is_stream, fixes=options.fix),
         is_stream=recipe.is_stream,
         pinner=pinner,
-        pinning_limit_s=timeout_s or options.all_blocked_s,
+        pinning_limits=Limits(timeout_s, options.all_blocked_s),
         close=arena.close,
     )
