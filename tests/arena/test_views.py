@@ -410,3 +410,51 @@ def test_references_into_the_trainer_are_found() -> None:
     assert body is not None
     found = read_letter(body, parcel, None, find=lambda reference: ("found", reference))
     assert found[0] == ("found", 42)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("floats", [500, 1500, FLOATS - 100, 2 * FLOATS])
+def test_what_is_kept_of_a_batch_keeps_memory_in_proportion(floats: int, times: int) -> None:
+    batch = {
+        "image": torch.ones(floats),
+        "label": torch.arange(8),
+        "scale": torch.ones(1),
+        "box": np.ones((400, 4), "u1"),
+    }
+    for part in (batch, {key: value for key, value in batch.items() if key != "box"}):
+        result = Reader(lends=False).through(part, times=times)
+        for value in result.values():
+            tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+            kept = memory_behind(value)
+            assert kept <= max(16 * tensor.nbytes, 2 * 4096), f"{tensor.nbytes} bytes keep {kept}"
+
+
+def memory_behind(value: torch.Tensor | np.ndarray) -> int:
+    """Bytes that live as long as this does."""
+    if isinstance(value, torch.Tensor):
+        return len(value.untyped_storage()._antifreeze_memory)  # type: ignore[attr-defined]
+    base: Any = value
+    while base.base is not None and isinstance(base.base, np.ndarray):
+        base = base.base
+    return len(base.base.obj) if isinstance(base.base, memoryview) else base.nbytes
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 200, 201, 1000, 1001, 70_000])
+def test_arrays_own_their_memory_where_torchs_do(count: int) -> None:
+    for array in (np.ones(count, "u1"), np.ones((count // 5, 5), "u1", order="F"), np.ones(count // 8)):
+        (result,) = Reader().through([array])
+        torchs = pickle.loads(pickle.dumps(array, 4))
+        assert result.flags.owndata == torchs.flags.owndata
+        assert result.flags.f_contiguous == torchs.flags.f_contiguous and result.flags.writeable
+        assert np.array_equal(result, array)
+        if torchs.flags.owndata:
+            result.resize((3, 5), refcheck=False)
+
+
+def test_a_strided_nested_tensor_is_not_a_view_as_torchs_is_not() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are a prototype
+        nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.zeros(4, 3)])
+        (result,) = Reader().through([nested])
+    assert not result._is_view()
+    assert [part.tolist() for part in result.unbind()] == [part.tolist() for part in nested.unbind()]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from antifreeze.engine.arena.layout import CODES, COPY_BELOW, DTYPES
+from antifreeze.engine.arena.layout import CODES, COPY_BELOW, DTYPES, is_small_part
 from antifreeze.engine.arena.tensors import tensor_over
 
 Spec = tuple[torch.dtype, tuple[int, ...], int]
@@ -101,12 +101,18 @@ class Form:
         ends = [offset + size for (_, _, offset), size in zip(self._specs, self._sizes, strict=True)]
         self.extent = max(ends, default=0)
         """How far the bytes of the tensors reach."""
+        self._is_apart = [is_small_part(size, self.extent) for size in self._sizes]
         self.has_large = any(size >= COPY_BELOW for size in self._sizes)
         """Whether any tensor is large enough to be lent."""
 
     def over(self, memory: bytearray, values: list[Any]) -> Any:
-        """The batch whose tensors lie in this memory, all of them."""
-        tensors = [tensor_over(memory, dtype, shape, offset) for dtype, shape, offset in self._specs]
+        """The batch whose tensors lie in this memory, except those that are only a small part of it."""
+        tensors = []
+        for (dtype, shape, offset), size, is_apart in zip(self._specs, self._sizes, self._is_apart, strict=True):
+            if is_apart:
+                tensors.append(tensor_over(memory[offset : offset + size], dtype, shape, 0))
+            else:
+                tensors.append(tensor_over(memory, dtype, shape, offset))
         return self._build(iter(tensors), iter(values))
 
     def within(self, view: memoryview, owner: Any, values: list[Any]) -> Any:

@@ -18,6 +18,10 @@ ALIGNMENT = 64
 
 # Seen: labels of 3 KB that a user kept held 384 MB of slots. Copying 64 KiB costs about 5 µs.
 COPY_BELOW = 64 << 10
+# A batch smaller than that is copied in one piece, which whatever is kept of it would keep. What is less than this share
+# of the piece is copied once more, for itself; but not of a piece that is no larger than what any tensor takes in torch.
+SHARE = 16
+ALWAYS_WHOLE = 4 << 10
 
 DTYPES: tuple[torch.dtype, ...] = tuple(
     sorted({value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str)
@@ -64,6 +68,11 @@ def is_dense(tensor: torch.Tensor) -> bool:
         implied.append(step)
         step *= max(length, 1)
     return tensor.stride() == tuple(reversed(implied))
+
+
+def is_small_part(size: int, whole: int) -> bool:
+    """Whether something of this size is to be copied for itself, and not to keep the whole piece that it came in."""
+    return size * SHARE < whole and whole > ALWAYS_WHOLE
 
 
 def aligned(size: int) -> int:

@@ -29,6 +29,8 @@ except ImportError:  # torch works without it
 
 # complex128, the largest that torch has
 LARGEST_ITEM = 16
+# numpy copies so many bytes out of a pickle; of more, an array is made that shows the pickle's.
+OWNED_UP_TO = 1000
 
 
 def tensor_at(code: int, region: int, start: int, length: int, *shape: int) -> NoReturn:
@@ -97,10 +99,11 @@ class Pickled:
 
 
 def _reduce_array(array: Any) -> Any:
-    # Out of band an array stays as it is; in torch's pickles, which are older, one that is unusual becomes usual.
+    # Out of band an array stays as it is; in torch's pickles, which are older, one that is unusual becomes usual, and a
+    # small one owns its memory.
     flags = array.flags
     is_usual = array.dtype.isnative and flags.aligned and flags.writeable and (flags.c_contiguous or flags.f_contiguous)
-    return array.__reduce_ex__(5) if is_usual else array.__reduce__()
+    return array.__reduce_ex__(5) if is_usual and array.nbytes > OWNED_UP_TO else array.__reduce__()
 
 
 def _reducers_of_the_user() -> dict[type, Callable[..., Any]]:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from antifreeze.engine.arena.forms import Form
-from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel
+from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel, is_small_part
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.tensors import storage_over
 
@@ -68,8 +68,8 @@ class _BatchUnpickler(pickle.Unpickler):
         """
         if module == _STAND_INS and name != "typed_storage":
             return getattr(self._memory, name)
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v3"):
-            return _rebuild_new_dtype
+        if module == "torch._utils" and name in _REBUILT_OTHERWISE:
+            return _REBUILT_OTHERWISE[name]
         return super().find_class(module, name)
 
     def persistent_load(self, reference: Any) -> Any:
@@ -81,6 +81,12 @@ def _rebuild_new_dtype(storage: torch.UntypedStorage, *rest: Any) -> torch.Tenso
     """Dtypes too new for typed storages: torch's reduction sends a bare one, and its rebuilding wants a typed one."""
     typed = torch.TypedStorage(wrap_storage=storage, dtype=torch.uint8, _internal=True)
     return torch._utils._rebuild_tensor_v3(typed, *rest)  # type: ignore[no-any-return]
+
+
+_REBUILT_OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
+    "_rebuild_tensor_v3": _rebuild_new_dtype,
+    "_rebuild_nested_tensor": torch._nested_view_from_buffer_copy,  # not a view, as torch's workers' are not
+}
 
 
 class _SlotMemory:
@@ -148,7 +154,7 @@ class _SlotMemory:
         """(buffer, where the region's storage would begin in it): lent if it is large and the arena agrees, else copied."""
         place = 1 + 3 * region
         offset, low, length = self.table[place : place + 3]
-        if self._block is not None:
+        if self._block is not None and not is_small_part(length, len(self._block)):
             return self._block, offset - low
         if length >= COPY_BELOW:
             if self._lend is not None:
