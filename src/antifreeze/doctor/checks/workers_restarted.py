@@ -9,8 +9,9 @@ How we know: the start method, and a loop around the loop over the loader. A tri
 against that of the others; without one we can only say that it is possible, for an epoch may be long. Of forked workers
 we say so if the first sample of a worker takes a second or more longer than the others, and a fifth of the epoch.
 
-What to do: `DataLoader(…, persistent_workers=True)`; mind AF503, if the dataset changes between epochs.
-`antifreeze run train.py` keeps the workers over epochs, and notices such changes.
+What to do: `DataLoader(…, persistent_workers=True)`; mind AF503, if the dataset changes between epochs. Workers that are
+kept draw other random numbers than new ones would, from the second epoch on. `antifreeze run train.py` keeps workers only
+where the loader says so; otherwise it starts new ones as well, from a process that has torch imported.
 
 Looks like: AF109 timeout-too-short and AF406 data-bound, where the first batch, or every batch, is slow for other
 reasons.
