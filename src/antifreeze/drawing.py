@@ -283,7 +283,7 @@ class Drawing:
         self._noted = [(progress.noted, progress.of_sampler, progress.of_sampler_iterator)]
 
     def _check(self, index: Any, progress: Progress) -> None:
-        if progress.fingerprint is not None and fingerprint(index) != progress.fingerprint:
+        if progress.fingerprint is not None and fingerprint(index) not in (None, progress.fingerprint):
             raise _another_order(f"batch {progress.planned - 1} was another one than {str(index)[:80]}")
 
     def run_out(self, progress: Progress) -> None:

@@ -3,9 +3,12 @@
 import contextlib
 import copy
 import json
+import zlib
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -154,3 +157,29 @@ def test_text_that_is_no_base64_is_an_error(text: Any) -> None:
 
 def test_indices_are_told_apart_by_their_fingerprint() -> None:
     assert fingerprint([1, 2]) == fingerprint([1, 2]) != fingerprint([2, 1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda first: [{"a": first, "b": None}, ("x", 1.5)],
+        lambda first: [torch.tensor([first, 2]), 3],
+        lambda first: np.array([first, 2]),
+        lambda first: [np.int64(first), np.float32(0.5)],
+        lambda first: list(range(first, 3000)),
+        lambda first: np.arange(first, 3000),
+    ],
+    ids=["plain", "tensor", "array", "numbers of numpy", "many", "long array"],
+)
+def test_what_shows_what_it_is_made_of_is_recognised(make: Any) -> None:
+    assert fingerprint(make(1)) == fingerprint(make(1)) != fingerprint(make(0))
+    assert fingerprint(make(1)) is not None
+
+
+@pytest.mark.parametrize("index", [object(), [{"a", "b"}], type("Text", (str,), {})(), np.array([object()])])
+def test_what_may_look_otherwise_in_another_process_has_no_fingerprint(index: Any) -> None:
+    assert fingerprint(index) is None
+
+
+def test_the_fingerprint_of_numbers_is_that_of_states_that_were_saved_before() -> None:
+    assert fingerprint([3, 1, 2]) == zlib.crc32(b"[3, 1, 2]")

@@ -98,9 +98,38 @@ def unpack(text: Any) -> bytes:
         raise ValueError(f"{str(text)[:40]!r} is not base64: {error}") from None
 
 
-def fingerprint(index: Any) -> int:
-    """A number by which an index is recognised."""
-    return zlib.crc32(repr(index).encode("utf-8", "backslashreplace"))
+def fingerprint(index: Any) -> int | None:
+    """A number by which an index is recognised, in another process as well; None: it is made of something unknown.
+
+    The text of an object may hold its address, that of a set the order of this process.
+    """
+    try:
+        text = repr(_recognised(index))
+    except (_Unknown, RecursionError):
+        return None
+    return zlib.crc32(text.encode("utf-8", "backslashreplace"))
+
+
+class _Unknown(Exception):
+    """Nobody knows what the text of such a thing depends on."""
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+def _recognised(part: Any) -> Any:
+    kind = type(part)
+    if any(kind is each for each in _PLAIN):
+        return part
+    if kind is list or kind is tuple:
+        return kind(map(_recognised, part))
+    if kind is dict:
+        return {_recognised(key): _recognised(value) for key, value in part.items()}
+    if kind.__module__ == "torch" and kind.__name__ == "Tensor" and not part.is_sparse:
+        return "tensor", str(part.dtype), part.tolist()
+    if kind.__module__ == "numpy" and hasattr(part, "dtype") and not part.dtype.hasobject:
+        return part.item() if not part.shape else ("array", part.dtype.str, part.shape, part.tobytes())
+    raise _Unknown
 
 
 # --- to plain data
