@@ -1,11 +1,13 @@
 """What user code raised in a worker, on its way to the trainer."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import torch
 
 from antifreeze.engine.crossing import results
-from antifreeze.engine.crossing.raised import DEEPEST, load_error, wrap
+from antifreeze.engine.crossing.raised import DEEPEST, MOST_BYTES, load_error, wrap
 from antifreeze.errors import SampleFailed
 
 WHERE = "in DataLoader worker process 0"
@@ -17,6 +19,30 @@ class Picky(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
         self.code = code
+
+
+class Indexed(Exception):
+    """Makes its own text of what it holds."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __str__(self) -> str:
+        return f"bad sample {self.index}"
+
+
+class Slotted(Exception):
+    __slots__ = ("index",)
+
+    def __init__(self, text: str, index: int = -1) -> None:
+        super().__init__(text)
+        self.index = index
+
+
+@dataclass
+class Data(Exception):
+    index: int
+    path: str
 
 
 class Several(ExceptionGroup[Exception]):
@@ -54,6 +80,87 @@ def test_an_exception_keeps_its_type_and_has_torchs_text(error: Exception) -> No
     arrived = cross(error)
     assert type(arrived) is type(error)
     assert str(arrived).startswith(f"Caught {type(error).__name__} {WHERE}.\nOriginal Traceback")
+
+
+def test_attributes_arrive() -> None:
+    simple = ValueError("text")
+    simple.index, simple.nested = 3, {"path": ["a", 1]}  # type: ignore[attr-defined]
+    for error, names in [
+        (simple, ("index", "nested")),
+        (Picky(3, "text"), ("code",)),
+        (Slotted("text", 4), ("index",)),
+        (Data(5, "a.png"), ("index", "path")),
+    ]:
+        arrived = cross(error)
+        assert type(arrived) is type(error)
+        assert str(arrived).startswith(f"Caught {type(error).__name__} {WHERE}.")
+        assert [getattr(arrived, name) for name in names] == [getattr(error, name) for name in names]
+
+
+def test_attributes_of_pythons_own_classes_arrive_where_the_text_stays_torchs() -> None:
+    gone = cross(FileNotFoundError(2, "No such file", "a.png"))
+    assert type(gone) is FileNotFoundError and gone.errno == 2
+    assert str(gone).startswith("Caught FileNotFoundError") and "a.png" in str(gone)
+    missing = cross(ModuleNotFoundError("no module", name="lmdb"))
+    assert missing.name == "lmdb" and str(missing).startswith("Caught ModuleNotFoundError")
+
+
+def test_an_exception_that_makes_its_own_text_has_torchs_as_a_note() -> None:
+    arrived = cross(Indexed(7))
+    assert type(arrived) is Indexed and arrived.index == 7 and str(arrived) == "bad sample 7"
+    (note,) = arrived.__notes__
+    assert note.startswith(f"Caught Indexed {WHERE}.\nOriginal Traceback")
+
+
+def test_an_exception_that_torch_cannot_make_arrives_as_it_is() -> None:
+    arrived = cross(UnicodeDecodeError("utf-8", b"ab\xff", 2, 3, "invalid start byte"))
+    assert type(arrived) is UnicodeDecodeError
+    assert (arrived.start, arrived.object, arrived.reason) == (2, b"ab\xff", "invalid start byte")
+    assert arrived.__notes__[0].startswith(f"Caught UnicodeDecodeError {WHERE}.")
+
+
+def test_notes_causes_and_contexts_arrive() -> None:
+    error = chained(ValueError("caused"), cause=Picky(1, "cause"), context=KeyError("context"))
+    error.add_note("a note")
+    arrived = cross(error)
+    assert arrived.__notes__ == ["a note"]
+    assert type(arrived.__cause__) is Picky and arrived.__cause__.code == 1
+    assert arrived.__suppress_context__
+    found = cross(chained(ValueError("found"), context=OSError(2, "gone")))
+    assert type(found.__context__) is FileNotFoundError and found.__context__.errno == 2 and found.__cause__ is None
+
+
+def test_a_group_has_its_own_attributes() -> None:
+    group = Several("several", [ValueError(1)])
+    group.index = 3  # type: ignore[attr-defined]
+    group.add_note("a note")
+    arrived = cross(group)
+    assert arrived.index == 3 and arrived.__notes__ == ["a note"]
+
+
+class Refusing:
+    """Can be pickled, and not unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("no number",)
+
+
+def test_what_cannot_be_sent_is_left_out_and_the_rest_arrives() -> None:
+    error = ValueError("text")
+    error.index, error.generator, error.refusing = 3, (x for x in "ab"), Refusing()  # type: ignore[attr-defined]
+    error.large, error.many = torch.zeros(MOST_BYTES), list(range(MOST_BYTES))  # type: ignore[attr-defined]
+    arrived = cross(error)
+    assert type(arrived) is ValueError and arrived.index == 3
+    assert not {"generator", "refusing", "large", "many"} & vars(arrived).keys()
+
+
+def test_large_tensors_are_not_copied_to_find_that_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("pickled")
+
+    monkeypatch.setattr(torch.Tensor, "__reduce_ex__", never)
+    with pytest.raises(ValueError, match="more than 100 bytes"):
+        results.dump_small({"deep": [torch.zeros(100)]}, most_bytes=100)
 
 
 def test_a_group_keeps_its_parts_with_types_texts_and_notes() -> None:

@@ -236,6 +236,15 @@ def unicode_error(index: int) -> BaseException:
     return UnicodeDecodeError("utf-8", b"\xff", 0, 1, f"sample {index}")
 
 
+def telling(index: int) -> BaseException:
+    """One that says more than its text."""
+    error = ValueError(f"sample {index}")
+    error.index, error.shape = index, torch.tensor([1, 2])  # type: ignore[attr-defined]
+    error.__cause__ = file_not_found(index)
+    error.add_note("a note")
+    return error
+
+
 ERRORS = [value_error, key_error, file_not_found, not_implemented, two_arguments, with_message, unicode_error]
 
 

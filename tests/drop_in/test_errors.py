@@ -1,5 +1,6 @@
 """Exceptions of user code arrive with torch's type and text, and iteration goes on as torch's does."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,9 @@ def outcomes(batches: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "error", [error for error in ERRORS if error is not datasets.two_arguments], ids=lambda error: error.__name__
+    "error",
+    [error for error in ERRORS if error not in (datasets.two_arguments, datasets.unicode_error)],
+    ids=lambda error: error.__name__,
 )
 def test_an_error_of_the_dataset_has_torchs_type_and_text(ours: Way, error: Callable[[int], BaseException]) -> None:
     def case(make: Maker) -> Any:
@@ -50,6 +53,32 @@ def test_an_error_that_cannot_be_built_from_its_text_keeps_its_type_where_torch_
     assert_same(ours, case)
     assert datasets.TwoArguments in kinds  # and torch's own, where it runs in this process
     assert set(kinds) <= {RuntimeError, datasets.TwoArguments}
+
+
+def test_an_error_whose_text_is_made_of_its_parts_is_itself_where_torch_makes_it_a_runtime_error(ours: Way) -> None:
+    with pytest.raises(UnicodeDecodeError) as caught:
+        list(ours.make(Rejecting(4, bad=1, error=datasets.unicode_error), batch_size=2))
+    assert caught.value.object == b"\xff" and caught.value.reason == "sample 1"
+    assert caught.value.__notes__[0].startswith("Caught UnicodeDecodeError in DataLoader worker process 0.\nOriginal")
+
+
+def test_an_error_has_its_attributes_notes_and_cause(ours: Way) -> None:
+    with pytest.raises(ValueError) as caught:
+        list(ours.make(Rejecting(4, bad=1, error=datasets.telling), batch_size=2))
+    error: Any = caught.value
+    assert error.index == 1 and error.shape.tolist() == [1, 2]
+    assert error.__notes__[0] == "a note"
+    assert type(error.__cause__) is FileNotFoundError and error.__cause__.filename == "/data/1.png"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, GeneratorExit, SystemExit])
+def test_what_is_no_exception_ends_the_worker_and_is_torchs_error_with_the_sample(
+    error: type[BaseException], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        list(our_way("grown").make(Rejecting(4, bad=1, error=error), batch_size=2, num_workers=1))
+    assert re.match(r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly", str(caught.value))  # torch's words
+    assert "batch 0, sample 1" in str(caught.value)
 
 
 def test_the_text_of_an_error_names_worker_and_place(ours: Way) -> None:

@@ -1,15 +1,17 @@
-"""What user code raised in a worker → the exception to raise in the trainer: its type, with torch's text.
+"""What user code raised in a worker → the exception to raise in the trainer: the exception itself, with torch's text.
 
 torch sends the type and the text, and calls the type with the text. That works for most types; for the others torch raises
-a RuntimeError, or whatever the constructor says about its arguments. Ours keeps the type wherever it can: `except MyError`
-shall work. The exceptions of a group travel beside its text, each on its own, so that `except*` works, too.
+a RuntimeError, or whatever the constructor says about its arguments. All that the exception held is lost. Ours keeps the
+type wherever it can, for `except MyError`; the attributes, notes, cause and context of the exception (`error.index`); and
+the exceptions of a group, for `except*`. `str()` and `args` are torch's: the text with the traceback of the worker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,17 +22,21 @@ from antifreeze.errors import SampleFailed
 
 # Of exceptions that are chained to, or inside, one another; what is beyond is in the text.
 DEEPEST = 16
+# What an exception holds is sent up to this size: one that holds its dataset must not send it.
+MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An exception inside a group, or one that it is chained to."""
+    """An exception, one inside a group, or one that it is chained to."""
 
     whole: bytes | None
     """The exception as it is; None if it cannot be pickled."""
     kind: bytes | None
     """Its type; None if that cannot be pickled either."""
     text: str
+    attributes: Mapping[str, bytes]
+    """What it holds, by name, as far as it can be pickled."""
     parts: tuple[Part, ...]
     """Its own exceptions, if it is a group."""
     cause: Part | None
@@ -38,18 +44,19 @@ class Part:
     hides_context: bool
 
 
-class RaisedGroup(ExceptionWrapper):
-    """An ExceptionGroup, as torch wraps exceptions, with the exceptions in it."""
+class RaisedWhole(ExceptionWrapper):
+    """An exception as torch wraps it, and all of it that can be sent."""
 
-    def __init__(self, group: BaseExceptionGroup[Any], *, where: str) -> None:
-        super().__init__((type(group), group, group.__traceback__), where=where)  # type: ignore[no-untyped-call]
-        self.parts = [_part(each, DEEPEST) for each in group.exceptions]
+    def __init__(self, error: BaseException, *, where: str) -> None:
+        super().__init__((type(error), error, error.__traceback__), where=where)  # type: ignore[no-untyped-call]
+        self.part = _part(error, DEEPEST + 1)
 
 
 def wrap(*, where: str) -> ExceptionWrapper:
     """The exception that is being handled, so that it can be sent; `where` is told in its text."""
     error = sys.exception()
-    return RaisedGroup(error, where=where) if isinstance(error, BaseExceptionGroup) else ExceptionWrapper(where=where)
+    assert error is not None
+    return RaisedWhole(error, where=where)
 
 
 def load_error(raw: bytes, find: results.Find) -> Exception:
@@ -63,13 +70,21 @@ def load_error(raw: bytes, find: results.Find) -> Exception:
 
 def unwrap(wrapper: ExceptionWrapper, find: results.Find) -> Exception:
     """The exception that was wrapped, with torch's text."""
-    if isinstance(wrapper, RaisedGroup):
-        return _group(wrapper.exc_type, _text(wrapper), [_rebuild(part, find) for part in wrapper.parts])
-    return _unwrap_one(wrapper)
+    if not isinstance(wrapper, RaisedWhole):
+        return _as_torch(wrapper) or RuntimeError(_text(wrapper))
+    part, text = wrapper.part, _text(wrapper)
+    if part.parts:
+        error: Exception = _group(wrapper.exc_type, text, [_rebuild(each, find) for each in part.parts])
+    else:
+        error = _as_torch(wrapper) or _whole(part, find) or RuntimeError(text)
+    _complete(error, part, find)
+    if text not in _text_of(error):  # its class makes its own text of its attributes
+        error.add_note(text)
+    return error
 
 
-def _unwrap_one(wrapper: ExceptionWrapper) -> Exception:
-    """The exception that torch would raise, or one of the type that it should have been."""
+def _as_torch(wrapper: ExceptionWrapper) -> Exception | None:
+    """The exception that torch would raise, or one of the type that it should have been; None if none can be made."""
     kind: type[Exception] = wrapper.exc_type
     try:
         wrapper.reraise()
@@ -83,7 +98,7 @@ def _text(wrapper: ExceptionWrapper) -> str:
     return f"Caught {wrapper.exc_type.__name__} {wrapper.where}.\nOriginal {wrapper.exc_msg}"
 
 
-def _without_constructor(kind: type[Exception], text: str) -> Exception:
+def _without_constructor(kind: type[Exception], text: str) -> Exception | None:
     try:
         error: Exception = kind.__new__(kind, text)
         error.args = (text,)
@@ -91,10 +106,17 @@ def _without_constructor(kind: type[Exception], text: str) -> Exception:
             return error
     except Exception:  # noqa: S110 - a class can do anything; its text is what matters
         pass
-    return RuntimeError(text)
+    return None
 
 
-# --- groups
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # of a class of the user's
+        return ""
+
+
+# --- what is sent
 
 
 def _part(error: BaseException, deepest: int) -> Part:
@@ -103,11 +125,33 @@ def _part(error: BaseException, deepest: int) -> Part:
         whole=None if inside else _dump(error),
         kind=_dump(type(error)),
         text=error.message if isinstance(error, BaseExceptionGroup) else _described(error),
+        attributes={name: raw for name, value in _held(error) if (raw := _dump(value)) is not None},
         parts=tuple(_part(each, deepest - 1) for each in inside) if deepest else (),
         cause=_chained(error.__cause__, deepest),
         context=None if error.__suppress_context__ else _chained(error.__context__, deepest),
         hides_context=error.__suppress_context__,
     )
+
+
+def _held(error: BaseException) -> Iterator[tuple[str, Any]]:
+    """The attributes of an exception: its own, those in slots, and those of Python's classes, such as `errno`."""
+    for name in _members(type(error)):
+        with contextlib.suppress(Exception):  # not set, or a class of the user's that does not show it
+            value = getattr(error, name)
+            if value is not None:
+                yield name, value
+    yield from list(vars(error).items())
+
+
+def _members(kind: type) -> Iterator[str]:
+    """Names of attributes that are not in `__dict__`."""
+    for each in kind.__mro__:
+        if each in (BaseException, object):
+            continue
+        for name, member in vars(each).items():
+            # The object without an attribute (`AttributeError.obj`) can be anything: the dataset, for one.
+            if type(member).__name__ in ("member_descriptor", "getset_descriptor") and name not in ("__dict__", "obj"):
+                yield name
 
 
 def _chained(error: BaseException | None, deepest: int) -> Part | None:
@@ -120,30 +164,67 @@ def _described(error: BaseException) -> str:
 
 def _dump(thing: Any) -> bytes | None:
     try:
-        return results.dump(thing)
+        return results.dump_small(thing, most_bytes=MOST_BYTES)
     except Exception:  # a user's exception may hold anything; its text travels
         return None
 
 
-def _rebuild(part: Part, find: results.Find) -> Exception:
-    whole, kind = _load(part.whole, find), _load(part.kind, find)
-    if part.parts:
-        error: Exception = _group(kind, part.text, [_rebuild(each, find) for each in part.parts])
-    elif isinstance(whole, Exception):
-        error = whole
-    else:
-        is_kind = isinstance(kind, type) and issubclass(kind, Exception)
-        error = _without_constructor(kind if is_kind else RuntimeError, part.text)
+# --- what arrives
+
+
+def _complete(error: Exception, part: Part, find: results.Find) -> None:
+    """Give an exception the attributes of the one that was raised, and what that was chained to."""
+    for name, raw in part.attributes.items():
+        value = _load(raw, find)
+        if value is not None:
+            _give(error, name, value)
     error.__cause__ = _rebuild(part.cause, find) if part.cause else None
     error.__context__ = _rebuild(part.context, find) if part.context else None
     error.__suppress_context__ = part.hides_context
+
+
+def _give(error: Exception, name: str, value: Any) -> None:
+    if name in _members(type(error)):
+        _give_member(error, name, value)
+    else:
+        vars(error)[name] = value  # past whatever the class does about attributes that are set
+
+
+def _give_member(error: Exception, name: str, value: Any) -> None:
+    """Set an attribute that is not in `__dict__`, unless Python makes the text of it, as of an OSError's `filename`."""
+    with contextlib.suppress(Exception):  # one that cannot be set
+        text, before = _text_of(error), getattr(error, name, None)
+        setattr(error, name, value)
+        if _text_of(error) == text:
+            return
+        if before is not None:
+            setattr(error, name, before)
+        else:
+            delattr(error, name)  # None would be taken for a value
+
+
+def _whole(part: Part, find: results.Find) -> Exception | None:
+    whole = _load(part.whole, find)
+    return whole if isinstance(whole, Exception) else None
+
+
+def _rebuild(part: Part, find: results.Find) -> Exception:
+    """An exception inside a group, or in a chain: as it was, or else of its type, with its text."""
+    kind = _load(part.kind, find)
+    if part.parts:
+        error: Exception = _group(kind, part.text, [_rebuild(each, find) for each in part.parts])
+    else:
+        is_kind = isinstance(kind, type) and issubclass(kind, Exception)
+        made = _whole(part, find) or _without_constructor(kind if is_kind else RuntimeError, part.text)
+        error = made or RuntimeError(part.text)
+    _complete(error, part, find)
     return error
 
 
 def _load(raw: bytes | None, find: results.Find) -> Any:
     try:
         return None if raw is None else results.load(raw, find)
-    except Exception:  # whatever a user's exception does when it is rebuilt; there is more to try
+    except Exception:  # whatever a class of the user's does when it is rebuilt; there is more to try
         return None
 
 

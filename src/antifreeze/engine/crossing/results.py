@@ -92,6 +92,39 @@ def dump(thing: Any) -> bytes:
         return stream.getvalue()
 
 
+def dump_small(thing: Any, *, most_bytes: int) -> bytes:
+    """As `dump`, for something that need not arrive: ValueError as soon as it turns out to be larger than this."""
+    stream = _Bounded(most_bytes)
+    _SmallPickler(stream).dump(thing)
+    return stream.getvalue()
+
+
+class _Bounded(io.BytesIO):
+    def __init__(self, most_bytes: int) -> None:
+        super().__init__()
+        self.most_bytes = most_bytes
+
+    def write(self, data: Any) -> int:
+        if self.tell() + memoryview(data).nbytes > self.most_bytes:
+            raise ValueError(f"more than {self.most_bytes} bytes")
+        return super().write(data)
+
+
+class _SmallPickler(ResultPickler):
+    """Refuses large arrays and tensors before they are copied into a pickle."""
+
+    def __init__(self, stream: _Bounded) -> None:
+        super().__init__(stream)
+        self._most_bytes = stream.most_bytes
+
+    def persistent_id(self, thing: Any) -> int | Inherited | None:
+        """A reference to this object, if it is the trainer's."""
+        size = getattr(thing, "nbytes", 0) if type(thing).__module__ in ("torch", "torch.storage", "numpy") else 0
+        if isinstance(size, int) and size > self._most_bytes:
+            raise ValueError(f"more than {self._most_bytes} bytes")
+        return super().persistent_id(thing)
+
+
 def load(raw: bytes, find: Find) -> Any:
     """In the trainer: what `dump` made."""
     unpickler = _ResultUnpickler(io.BytesIO(raw))
