@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if seeds := _seeds(wanted):
             play_all(seeds, method=wanted.method, jobs=wanted.jobs, folder=folder, tell=tell)
         if scripts := _scripts(wanted):
-            run_all(scripts, method=wanted.method, jobs=wanted.jobs, folder=folder, tell=tell)
+            run_all(scripts, method=wanted.method, jobs=wanted.jobs, is_cold=wanted.cold, folder=folder, tell=tell)
     finally:
         if wanted.keep:
             say(f"kept: {folder}")
@@ -120,6 +120,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=("loaders", "scripts"), help="only these")
     parser.add_argument("--method", choices=METHODS, help="only this start method")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at a time")
+    parser.add_argument("--cold", action="store_true", help="start an interpreter for each script, as users do")
     parser.add_argument("--verbose", action="store_true", help="also say what is the same")
     parser.add_argument("--keep", action="store_true", help="keep the traces")
     parser.add_argument("--page", action="store_true", help="write the table into docs/differential.md")

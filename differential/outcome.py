@@ -22,7 +22,6 @@ class Outcome:
     """Why there is nothing to compare, if torch itself hung or crashed, or a library is not installed."""
     said: str = ""
     """What it wrote to stderr on our engine."""
-    events: int = 0
 
     @property
     def is_fine(self) -> bool:

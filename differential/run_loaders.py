@@ -2,92 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import queue
-import select
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from differential.compare import compare_traces
-from differential.engines import ENGINES, ROOT, environment
+from differential.engines import ENGINES
+from differential.lanes import HUNG, Lane
 from differential.methods import draw_method
 from differential.outcome import Outcome
 
 TIMEOUT_S = 60.0
-# Beyond the case's own time-out, for which the lane answers: then the lane itself hangs.
-LANE_GRACE_S = 30.0
 # Shown of what the engine said on stderr beside a failure.
 MAX_SAID = 2000
 
-
-class Lane:
-    """The runner's end of a lane."""
-
-    def __init__(self, engine: str, folder: Path) -> None:
-        self.engine, self.folder = engine, folder
-        self._popen: subprocess.Popen[str] | None = None
-
-    def give(self, seed: int, method: str, timeout_s: float) -> None:
-        """Have it play this case; a lane that has ended is started again."""
-        if self._popen is None or self._popen.poll() is not None:
-            self._popen = self._start()
-        assert self._popen.stdin is not None
-        self._popen.stdin.write(json.dumps({"seed": seed, "method": method, "timeout_s": timeout_s}) + "\n")
-        self._popen.stdin.flush()
-
-    def take(self, seed: int, timeout_s: float) -> list[list[str]] | str:
-        """The trace, or why there is none."""
-        assert self._popen is not None and self._popen.stdout is not None
-        if not select.select([self._popen.stdout], [], [], timeout_s + LANE_GRACE_S)[0]:
-            self.end()
-            return "the lane gave no answer"
-        line = self._popen.stdout.readline()
-        if not line:
-            return f"the lane ended with status {self._popen.wait()}"
-        failure = json.loads(line)["failure"]
-        at = self.folder / f"{seed}.{self.engine}"
-        return str(failure) if failure else json.loads(at.read_text())
-
-    def said(self, seed: int) -> str:
-        """What the case wrote to stderr."""
-        at = self.folder / f"{seed}.{self.engine}.err"
-        return at.read_text(errors="replace")[-MAX_SAID:] if at.exists() else ""
-
-    def end(self) -> None:
-        """End it, and all that it started."""
-        if self._popen is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-            self._popen.communicate()
-            self._popen = None
-
-    def _start(self) -> subprocess.Popen[str]:
-        state = self.folder / f"state-{self.engine}-{threading.get_ident()}"
-        state.mkdir(exist_ok=True, mode=0o700)
-        return subprocess.Popen(
-            [sys.executable, "-m", "differential.loaders.lane", self.engine, str(self.folder)],
-            cwd=ROOT,
-            env=environment(self.engine, state),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+Trace = list[list[str]]
 
 
 def play_all(
-    seeds: Iterable[int],
-    *,
-    method: str | None,
-    jobs: int,
-    folder: Path,
-    tell: Callable[[Outcome], None],
+    seeds: Iterable[int], *, method: str | None, jobs: int, folder: Path, tell: Callable[[Outcome], None]
 ) -> None:
     """Play these seeds in so many pairs of lanes, and tell what came of each."""
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -95,16 +31,15 @@ def play_all(
         waiting.put(seed)
 
     def serve() -> None:
-        lanes = [Lane(engine, folder) for engine in ENGINES]
+        pair = Pair(folder)
         try:
             while True:
                 seed = waiting.get_nowait()
-                tell(_play(seed, method or draw_method(seed), lanes, TIMEOUT_S))
+                tell(pair.compare(seed, method or draw_method(seed)))
         except queue.Empty:
             return
         finally:
-            for lane in lanes:
-                lane.end()
+            pair.end()
 
     threads = [threading.Thread(target=serve) for _ in range(jobs)]
     for thread in threads:
@@ -113,21 +48,52 @@ def play_all(
         thread.join()
 
 
-def _play(seed: int, method: str, lanes: list[Lane], timeout_s: float) -> Outcome:
-    """Play one case on both engines at the same time; a case that hangs is played again alone before it is believed."""
-    program = f"loader {seed} {method}"
-    for lane in lanes:
-        lane.give(seed, method, timeout_s)
-    traces = [lane.take(seed, timeout_s) for lane in lanes]
-    for place, lane in enumerate(lanes):
-        if isinstance(traces[place], str):
+class Pair:
+    """A lane for each engine, and the folder with their traces."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lanes = {engine: Lane(engine, _command(engine, folder), folder) for engine in ENGINES}
+
+    def compare(self, seed: int, method: str) -> Outcome:
+        """Play a case on both engines at the same time; what hangs or crashes is played again before it is believed."""
+        program = f"loader {seed} {method}"
+        order = {"seed": seed, "method": method, "timeout_s": TIMEOUT_S}
+        for lane in self._lanes.values():
+            lane.give(order)
+        statuses = {engine: lane.take(TIMEOUT_S) for engine, lane in self._lanes.items()}
+        for engine, lane in self._lanes.items():
+            if statuses[engine] != 0:
+                lane.end()
+                lane.give(order)
+                statuses[engine] = lane.take(TIMEOUT_S)
+        if statuses["torch"] != 0:
+            return Outcome(program, no_comparison=f"torch: {describe(statuses['torch'])}")
+        if statuses["ours"] != 0:
+            return Outcome(program, failure=f"ours: {describe(statuses['ours'])}", said=self._said(seed))
+        differences = tuple(compare_traces(program, self._trace(seed, "torch"), self._trace(seed, "ours")))
+        return Outcome(program, differences, said=self._said(seed) if differences else "")
+
+    def end(self) -> None:
+        """End both lanes."""
+        for lane in self._lanes.values():
             lane.end()
-            lane.give(seed, method, 2 * timeout_s)
-            traces[place] = lane.take(seed, 2 * timeout_s)
-    torch, ours = traces
-    if isinstance(torch, str):
-        return Outcome(program, no_comparison=f"torch: {torch}")
-    if isinstance(ours, str):
-        return Outcome(program, failure=f"ours: {ours}", said=lanes[1].said(seed))
-    differences = tuple(compare_traces(program, torch, ours))
-    return Outcome(program, differences, said=lanes[1].said(seed) if differences else "", events=len(torch))
+
+    def _trace(self, seed: int, engine: str) -> Trace:
+        return json.loads((self._folder / f"{seed}.{engine}").read_text())
+
+    def _said(self, seed: int) -> str:
+        """What the case wrote to stderr on our engine."""
+        at = self._folder / f"{seed}.ours.err"
+        return at.read_text(errors="replace")[-MAX_SAID:] if at.exists() else ""
+
+
+def _command(engine: str, folder: Path) -> list[str]:
+    return [sys.executable, "-m", "differential.loaders.lane", engine, str(folder)]
+
+
+def describe(status: int | str) -> str:
+    """Why there is no trace, in words."""
+    if status == HUNG:
+        return f"no end after {TIMEOUT_S:.0f} s"
+    return f"the process ended with status {status}"

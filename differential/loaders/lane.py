@@ -1,7 +1,7 @@
-"""`python -m differential.loaders.lane ENGINE FOLDER`: a process that plays cases on one engine, as it is told on stdin.
+"""`python -m differential.loaders.lane ENGINE FOLDER`: a lane that plays random loaders.
 
-torch is imported once; each case is played in a process that is forked for it, so that nothing of one case is left in the
-next. A line of stdin is an order, a line of stdout says that its trace lies in the folder, or why there is none.
+Each case is played in a process that is forked for it, so that nothing of one case is left in the next. Its trace lies in
+the folder, as SEED.ENGINE, and what it wrote to stderr beside it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import faulthandler
 import json
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
+from differential.lanes import wait_program
 from differential.loaders.case import draw_case
 from differential.loaders.play import play
-
-LOOK_EVERY_S = 0.01
 
 
 def main(engine: str, folder: Path) -> None:
@@ -35,9 +34,10 @@ def main(engine: str, folder: Path) -> None:
     loader_class = class_of(engine)
     for line in sys.stdin:
         order = json.loads(line)
-        at = folder / f"{order['seed']}.{engine}"
-        failure = play_apart(order, loader_class, at)
-        sys.stdout.write(json.dumps({"seed": order["seed"], "failure": failure}) + "\n")
+        child = os.fork()
+        if child == 0:
+            _be_child(order, loader_class, folder / f"{order['seed']}.{engine}")
+        sys.stdout.write(json.dumps({"status": wait_program(child, order["timeout_s"])}) + "\n")
         sys.stdout.flush()
 
 
@@ -48,25 +48,6 @@ def class_of(engine: str) -> type[DataLoader[Any]]:
     import antifreeze  # noqa: PLC0415  # not in the process that plays on torch
 
     return antifreeze.DataLoader
-
-
-def play_apart(order: dict[str, Any], loader_class: type[DataLoader[Any]], at: Path) -> str | None:
-    """Play a case in a forked process; returns why there is no trace, if there is none."""
-    child = os.fork()
-    if child == 0:
-        _be_child(order, loader_class, at)
-    deadline = time.monotonic() + order["timeout_s"]
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            code = os.waitstatus_to_exitcode(status)
-            return None if code == 0 else f"the process ended with status {code}"
-        time.sleep(LOOK_EVERY_S)
-    os.kill(child, signal.SIGABRT)  # faulthandler writes the stacks
-    time.sleep(0.5)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return f"no end after {order['timeout_s']:.0f} s"
 
 
 def _be_child(order: dict[str, Any], loader_class: type[DataLoader[Any]], at: Path) -> None:

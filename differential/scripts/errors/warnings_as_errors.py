@@ -1,4 +1,5 @@
 """All warnings are errors, as test suites have it."""
+# cold: needs an interpreter of its own
 
 import sys
 import warnings

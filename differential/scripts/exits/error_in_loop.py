@@ -1,4 +1,5 @@
 """An error of the training step is not caught."""
+# cold: needs an interpreter of its own
 
 # methods: fork spawn
 import sys

@@ -1,4 +1,5 @@
 """Ctrl-C, that is SIGINT to the trainer, in the middle of the loop."""
+# cold: needs an interpreter of its own
 
 # methods: fork
 import os

@@ -1,4 +1,5 @@
 """The program ends while global iterators are in the middle of their epoch."""
+# cold: needs an interpreter of its own
 
 # methods: fork spawn
 import atexit

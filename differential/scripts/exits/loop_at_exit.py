@@ -1,4 +1,5 @@
 """A loader is used by a function that atexit runs."""
+# cold: needs an interpreter of its own
 
 # methods: fork
 import atexit

@@ -1,4 +1,5 @@
 """sys.exit(5) in the middle of the loop."""
+# cold: needs an interpreter of its own
 
 import sys
 from torch.utils.data import DataLoader

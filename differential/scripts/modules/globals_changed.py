@@ -1,4 +1,5 @@
 """Globals and class attributes that the main guard changes: seen by forked workers, not by spawned ones."""
+# cold: needs an interpreter of its own
 
 # methods: fork spawn forkserver
 import sys

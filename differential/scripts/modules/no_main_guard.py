@@ -1,4 +1,5 @@
 """A script without a main guard, forked."""
+# cold: needs an interpreter of its own
 
 # methods: fork
 import torch

@@ -1,4 +1,5 @@
 """What a script prints and writes at its top level: spawned workers run it again."""
+# cold: needs an interpreter of its own
 
 # methods: fork
 import os

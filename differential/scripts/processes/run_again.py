@@ -1,4 +1,5 @@
 """The script runs itself as a second program."""
+# cold: needs an interpreter of its own
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
 """The start method is set for the whole program, asked for, and given by a context."""
+# cold: needs an interpreter of its own
 
 # methods: fork spawn forkserver
 import multiprocessing

@@ -1,4 +1,5 @@
 """A training with determinism: shuffle, augmentation in workers, dropout in the model, evaluation in each epoch."""
+# cold: needs an interpreter of its own
 
 # methods: fork spawn forkserver
 import sys
