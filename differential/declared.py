@@ -95,4 +95,33 @@ DECLARED = (
         torch=r"\[0, 1\]",
         ours="RuntimeError",
     ),
+    Declared(
+        "tensors that require grad",
+        "tensors that are not leaves and require grad cannot be sent, and the loop waits for them",
+        "they arrive, and require grad",
+        "nothing is lost by it; `.detach()` in the dataset is torch's way",
+        program="script sharing/requires_grad .*",
+        where="stdout",
+        torch=r"RuntimeError|\(nothing\)",
+        ours=r".*tensor\(\[.*|.*requires_grad=True\)",
+    ),
+    Declared(
+        "tensors of the dataset that are not collated",
+        "a plain tensor that is returned without collation is moved to shared memory, so that what the trainer writes "
+        "to it is seen by the worker, and is its next sample",
+        "the trainer has a copy",
+        "a dataset is not changed behind its back; `share_memory_()` says that it may be",
+        program="script sharing/returned_plain_tensors .*",
+        where="stdout",
+    ),
+    Declared(
+        "daemons",
+        "workers are daemons, and cannot start processes",
+        "`multiprocessing.current_process().daemon` is False in a worker",
+        "datasets may use a pool of processes",
+        program="script workers/daemon_and_method .*",
+        where="stdout",
+        torch="True",
+        ours="False",
+    ),
 )

@@ -166,7 +166,8 @@ def _changed_in_place(player: Player, step: Step) -> Iterator[Event]:
         changed.append(portray(batch))
 
     yield from player.take(player.iterate(), after=zero)
-    yield "changed", str(changed)
+    for portrait in changed:
+        yield "changed", portrait
 
 
 def _taken_up_again(player: Player, step: Step) -> Iterator[Event]:

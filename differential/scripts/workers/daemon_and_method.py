@@ -15,4 +15,4 @@ class Facts(Dataset):
 
 if __name__ == "__main__":
     for row in DataLoader(Facts(), batch_size=None, num_workers=1, multiprocessing_context=sys.argv[1]):
-        print(row)
+        print(*row, sep="\n")

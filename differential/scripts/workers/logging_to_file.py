@@ -22,6 +22,7 @@ def begin(number):
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 if __name__ == "__main__":
