@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from antifreeze.engine import chronicle as chronicle_module
+from antifreeze.engine import forks
 from antifreeze.engine import intake as intake_module
 from antifreeze.engine import orders as orders_module
 from antifreeze.engine import outcomes as outcomes_module
@@ -444,7 +445,7 @@ class Trainer(RuleBasedStateMachine):
 
     @rule()
     def fork(self) -> None:
-        self.arena.note_fork()
+        forks._forks.append(0)
         self.seen_by_a_child.update(batch.owner.memory for _, batch in self.held if batch.owner)
 
     # --- what workers do
