@@ -86,7 +86,7 @@ class FakeSegment:
 
 
 def fake_read_batch(
-    segment: FakeSegment, parcel: Parcel, form: None, *, lend: Callable[[], Owner | None], find: Any
+    segment: FakeSegment, parcel: Parcel, form: None, *, lend: Callable[[], Owner | None], find: Any, shared: Any
 ) -> Any:
     owner = lend() if segment.memory.is_large else None
     return Batch(segment.memory.content, owner)

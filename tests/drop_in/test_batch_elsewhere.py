@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from drop_in.harness import TORCH, Way, tidy_up, torch_may_fork
+from drop_in.harness import TORCH, Way, assert_same, tidy_up, torch_may_fork
 from drop_in.kinds import LARGE, SMALL, as_it_is, floats, with_attribute
 from drop_in.portrait import Portrait, Raised, differences, portrait
 from drop_in.user_types import Labelled, Plain
@@ -258,3 +258,37 @@ def test_a_batch_may_be_sent_to_another_process(start_script: Callable[..., Scri
 
 def test_a_batch_that_another_process_has_inherited_is_not_written_over(run_script: Callable[..., Ended]) -> None:
     assert run_script(PREAMBLE + INHERIT, timeout=45).check().stdout == "OK\n"
+
+
+class Shared(Dataset[Any]):
+    """Gives tensors that were shared before there were workers, and one that the worker shares itself."""
+
+    def __init__(self) -> None:
+        self.counts = torch.zeros(4).share_memory_()
+        self.table = torch.zeros(3, 40_000).share_memory_()
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        made_here = torch.full((5,), float(index)).share_memory_()
+        return {"counts": self.counts, "row": self.table[index], "turned": self.table.t(), "made here": made_here}
+
+
+def test_what_was_shared_before_the_workers_began_arrives_as_the_same_memory(ours: Way) -> None:
+    """As with torch: so a trainer can write into what its workers read."""
+
+    def case(make: Any) -> Any:
+        dataset = Shared()
+        loader = make(dataset, batch_size=None, num_workers=1, persistent_workers=True)
+        seen = []
+        for _ in range(2):
+            for index, batch in enumerate(loader):
+                seen.append((batch["counts"].clone(), batch["row"][:3].clone(), batch["made here"].clone()))
+                batch["counts"] += 1
+                batch["row"][0] += index + 1
+                assert batch["counts"].is_shared() and batch["row"].is_shared()
+                assert batch["turned"].untyped_storage().data_ptr() == batch["row"].untyped_storage().data_ptr()
+        return [tuple(part.tolist() for part in parts) for parts in seen[3:]], dataset.counts, dataset.table[:, :2]
+
+    assert_same(ours, case)

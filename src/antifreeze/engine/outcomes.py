@@ -12,7 +12,8 @@ from antifreeze.engine import wording
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import Parcel
-from antifreeze.engine.arena.views import read_letter
+from antifreeze.engine.arena.shared import storage_of
+from antifreeze.engine.arena.views import Shared, read_letter
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.chronicle import Chronicle, Who
 from antifreeze.engine.crossing import results
@@ -32,6 +33,7 @@ class Full(NamedTuple):
     parcel: Parcel
     form: Form | None
     find: results.Find
+    shared: Shared = ()
 
 
 class Letter(NamedTuple):
@@ -41,6 +43,7 @@ class Letter(NamedTuple):
     parcel: Parcel
     form: Form | None
     find: results.Find
+    shared: Shared = ()
 
 
 class Raised(NamedTuple):
@@ -97,6 +100,14 @@ def opened_again(arrival: Arrival[Outcome], batch: Any, error: Exception | None)
     return arrival if isinstance(arrival.outcome, Nothing | Over) else Arrival(arrival.ticket, Made(batch))
 
 
+def _map_shared(descriptors: Sequence[int]) -> Shared:
+    """The memory that came with a batch; what keeps it from being mapped is raised when the batch is opened."""
+    try:
+        return [storage_of(fd) for fd in descriptors]
+    except (OSError, RuntimeError) as error:
+        return error
+
+
 class Outcomes:
     """Makes outcomes of what workers say, and batches or errors of outcomes."""
 
@@ -113,18 +124,19 @@ class Outcomes:
         leased = worker.leases.pop(ticket)
         form = self._arena.form_of(worker.seat, parcel.form, definition)
         find = worker.stem.find
+        shared = _map_shared(heard.descriptors[1:] if made_bytes else heard.descriptors) if heard.descriptors else ()
         if body is not None:
             self._arena.pass_over(leased, worker.seat)
-            return Letter(body, parcel, form, find)
+            return Letter(body, parcel, form, find, shared)
         if made_bytes:
             slot = self._arena.adopt(
                 heard.descriptors[0], made_bytes, worker.seat, used_bytes=parcel.end, instead_of=leased
             )
-            return Full(slot, parcel, form, find)
+            return Full(slot, parcel, form, find, shared)
         if leased is None:
             raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")
         self._arena.fill(leased, worker.seat, used_bytes=parcel.end)
-        return Full(leased, parcel, form, find)
+        return Full(leased, parcel, form, find, shared)
 
     def open(self, arrival: Arrival[Outcome]) -> tuple[Any, Exception | None]:
         """The batch, or the error to raise in its place."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from antifreeze import machine
@@ -25,7 +26,7 @@ from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.recent import RecentMaximum
 from antifreeze.engine.arena.segment import CHUNK, Owner, Segment, slot_bytes_for
 from antifreeze.engine.arena.slots import Event, SlotBooks, State, slots_that_fit, split_slots
-from antifreeze.engine.arena.views import read_batch
+from antifreeze.engine.arena.views import Shared, read_batch
 from antifreeze.engine.numbers import SeatNo, SlotNo
 
 # A loop holds the batch it works on while it asks for the next; a prefetcher or a logger holds one or two more. So many
@@ -193,7 +194,14 @@ class Arena:
         self._window, self._spare = split_slots(allowed=allowed, window=self._wanted_window, spare=SPARE)
 
     def open(
-        self, slot: SlotNo, parcel: Parcel, form: Form | None, find: Callable[[Any], Any], *, for_now: bool = False
+        self,
+        slot: SlotNo,
+        parcel: Parcel,
+        form: Form | None,
+        find: Callable[[Any], Any],
+        shared: Shared = (),
+        *,
+        for_now: bool = False,
     ) -> Any:
         """The batch in a filled slot; afterwards the slot is lent, or free again.
 
@@ -202,7 +210,8 @@ class Arena:
         segment = self._segments[slot]
         most = self._spare + self._window if for_now else self._spare
         try:
-            return read_batch(segment, parcel, form, lend=lambda: self._lend(slot, segment, most), find=find)
+            lend = partial(self._lend, slot, segment, most)
+            return read_batch(segment, parcel, form, lend=lend, find=find, shared=shared)
         finally:
             if self._books.state(slot) is State.FILLED:
                 self.discard(slot)

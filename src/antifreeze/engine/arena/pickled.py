@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from antifreeze.engine.arena import shared
 from antifreeze.engine.arena.layout import CODES, is_dense, is_plain
 
 try:
@@ -57,6 +58,11 @@ def storage_at(region: int, length: int) -> NoReturn:
     raise NotImplementedError
 
 
+def shared_at(number: int) -> NoReturn:
+    """A storage whose descriptor is sent: stands in the pickle; the reader puts its own method in its place."""
+    raise NotImplementedError
+
+
 def typed_storage(storage: torch.UntypedStorage, dtype: torch.dtype) -> torch.TypedStorage:
     """The typed face of a storage, as torch's own reduction of unusual tensors asks for it."""
     return torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
@@ -83,6 +89,8 @@ class Pickled:
         self.buffers: list[int] = []
         """(region, length) of the out-of-band buffers, one after the other."""
         self.storages: dict[int, torch.UntypedStorage] = {}
+        self.shared: dict[int, int] = {}
+        """Descriptors of storages that go as they are, in the order in which they are sent."""
         self.kept: list[Any] = []
 
     def use(self, owner: int, base: int, address: int, length: int) -> int:
@@ -187,7 +195,7 @@ class BatchPickler:
         return False
 
     def _reduce_tensor(self, tensor: torch.Tensor) -> Any:
-        if not is_plain(tensor):
+        if not is_plain(tensor) or self._number_if_shared(tensor.untyped_storage()) is not None:
             return tensor.__reduce_ex__(5)
         dtype, shape, length = tensor.dtype, tensor.shape, tensor.nbytes
         region = start = 0
@@ -207,8 +215,23 @@ class BatchPickler:
         length = storage.nbytes()
         if not length:
             return storage_at, (0, 0)
+        number = self._number_if_shared(storage)
+        if number is not None:
+            return shared_at, (number,)
         base = storage.data_ptr()
         return storage_at, (self._batch.use(storage._cdata, base, base, length), length)
+
+    def _number_if_shared(self, storage: torch.UntypedStorage) -> int | None:
+        """The place among the descriptors of a storage that goes as it is; None: its bytes go."""
+        sent = self._batch.shared
+        key = storage._cdata
+        if key not in sent:
+            fd = shared.descriptor_of(storage) if len(sent) < shared.MOST_SHARED else None
+            if fd is None:
+                return None
+            sent[key] = fd
+            self._batch.storages.setdefault(key, storage)
+        return list(sent).index(key)
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage

@@ -9,7 +9,7 @@ from __future__ import annotations
 import array
 import io
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,32 +19,37 @@ from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.tensors import storage_over
 
+Shared = Sequence[torch.UntypedStorage] | Exception
+"""Storages that a batch came with, or why they could not be mapped."""
+
 _STAND_INS = "antifreeze.engine.arena.pickled"
 
 Lend = Callable[[], Owner | None]
 Find = Callable[[Any], Any]
 
 
-def read_batch(segment: Segment, parcel: Parcel, form: Form | None, *, lend: Lend, find: Find) -> Any:
+def read_batch(
+    segment: Segment, parcel: Parcel, form: Form | None, *, lend: Lend, find: Find, shared: Shared = ()
+) -> Any:
     """The batch in a slot; `find` gives the trainer's object behind a reference in it."""
     view = segment.view
     structure = view[parcel.offset : parcel.offset + parcel.structure_bytes + parcel.table_bytes]
     if form is None:
         # A batch that is small altogether is copied in one piece.
         block = bytearray(view[: parcel.offset]) if 0 < parcel.offset < COPY_BELOW else None
-        return _unpickle(structure, parcel, _SlotMemory(view, lend, block), find)
+        return _unpickle(structure, parcel, _SlotMemory(view, lend, block, shared), find)
     values = pickle.loads(structure) if parcel.structure_bytes else []
     if form.extent < COPY_BELOW:
         return form.over(bytearray(view[: form.extent]), values)
     return form.within(view, lend() if form.has_large else None, values)
 
 
-def read_letter(body: bytearray, parcel: Parcel, form: Form | None, find: Find) -> Any:
+def read_letter(body: bytearray, parcel: Parcel, form: Form | None, find: Find, shared: Shared = ()) -> Any:
     """The batch that came in a message: its memory is the user's from now on."""
     if form is not None:
         return form.over(body, pickle.loads(memoryview(body)[parcel.offset :]) if parcel.structure_bytes else [])
     view = memoryview(body)
-    return _unpickle(view[parcel.offset :], parcel, _SlotMemory(view, lambda: None, body), find)
+    return _unpickle(view[parcel.offset :], parcel, _SlotMemory(view, lambda: None, body, shared), find)
 
 
 def _unpickle(structure: memoryview, parcel: Parcel, slot: _SlotMemory, find: Find) -> Any:
@@ -92,7 +97,8 @@ _REBUILT_OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
 class _SlotMemory:
     """The regions of one batch, lent or copied."""
 
-    def __init__(self, view: memoryview, lend: Lend, block: bytearray | None) -> None:
+    def __init__(self, view: memoryview, lend: Lend, block: bytearray | None, shared: Shared) -> None:
+        self._shared = shared
         self.table: array.array[int] = array.array("q")
         self._view = view
         self._block = block
@@ -135,6 +141,12 @@ class _SlotMemory:
     def storage_at(self, region: int, length: int) -> torch.UntypedStorage:
         """The storage under an unusual tensor."""
         return self._storage_of(region)[0] if length else torch.UntypedStorage(0, device="cpu")
+
+    def shared_at(self, number: int) -> torch.UntypedStorage:
+        """The storage of a tensor that was shared on purpose."""
+        if isinstance(self._shared, Exception):
+            raise self._shared
+        return self._shared[number]
 
     def _storage_of(self, region: int) -> tuple[torch.UntypedStorage, int]:
         """(storage, how far into the worker's storage it begins): one for all tensors of a region."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import ctypes
 import operator
+import os
 import pickle
 from typing import Any, NamedTuple
 
@@ -88,6 +89,8 @@ class Written(NamedTuple):
     """The batch itself, if it is small; else it is in the slot."""
     made: Segment | None
     """The slot, if it is another one than was given: it leaves with the batch."""
+    shared: tuple[int, ...] = ()
+    """Descriptors of memory that was shared on purpose, to be sent along and then closed."""
 
 
 class SlotWriter:
@@ -192,7 +195,8 @@ class SlotWriter:
     def _write_pickled(self, pickled: Pickled) -> Written:
         table, copies = self._place_regions(pickled)
         parcel = Parcel(0, self._used, len(pickled.structure), len(table))
-        return self._finish(parcel, copies, pickled.structure + table, b"")
+        written = self._finish(parcel, copies, pickled.structure + table, b"")
+        return written._replace(shared=tuple(map(os.dup, pickled.shared.values()))) if pickled.shared else written
 
     def _place_regions(self, pickled: Pickled) -> tuple[bytes, list[Copy]]:
         """The table of regions, and what has to be copied."""
@@ -262,4 +266,4 @@ def _is_regular(tensor: torch.Tensor) -> bool:
     """Whether bytes, dtype and shape are all there is to this tensor, and it is the first on its storage."""
     if not is_plain(tensor) or tensor.requires_grad or tensor.storage_offset() or not tensor.numel():
         return False
-    return is_dense(tensor)
+    return is_dense(tensor) and not tensor.untyped_storage().is_shared()

@@ -70,6 +70,8 @@ class Workbench:
         self._worker = worker
         self._slots: dict[SlotNo, Desk] = {}
         self._given: Desk | None = None
+        self._shared: tuple[int, ...] = ()
+        """Descriptors of memory in the last batch that was shared on purpose."""
         self._mishaps: list[Mishap] = []
         self._lenient: LenientFetcher | None = None
         self._batcher: Batcher
@@ -185,6 +187,11 @@ class Workbench:
             return self._failed(work, failure.wrapper, failure.position), None
         return self._report(work, batch)
 
+    def take_shared(self) -> tuple[int, ...]:
+        """Descriptors to be sent along with the batch, and then closed."""
+        shared, self._shared = self._shared, ()
+        return shared
+
     def make(self, work: Work, given: Desk | None = None) -> Any:
         """The batch, collated into this slot if there is one; raises NotMade, NothingLeft or EndOfStream."""
         if self._birth_error is not None:
@@ -293,7 +300,7 @@ class Workbench:
     def _report(self, work: Work, batch: Any) -> tuple[Filled | Failed, Segment | None]:
         self._pulse[0] = Step.WRITING
         try:
-            parcel, definition, body, made = self._writer.write(batch)
+            parcel, definition, body, made, self._shared = self._writer.write(batch)
         except (ArenaError, OSError, MemoryError) as error:  # the machine's, not the batch's
             return self._failed(work, error), None
         except Exception as error:  # of a __reduce__ of the user's, or of pickle itself

@@ -16,6 +16,7 @@ from torch.utils.data._utils import HAS_NUMPY
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.graph_settings import apply_random_seed
 
+from antifreeze.engine.arena import shared
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.worker.kinds import kind_of
 from antifreeze.engine.worker.notices import Notices, watch_questions
@@ -32,6 +33,7 @@ _stacks: int | None = None
 def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
     """All that must be so before the first sample; an error of `worker_init_fn` passes through."""
     torch.multiprocessing._set_thread_name("pt_data_worker")
+    shared.begin()
     settle_threads(recipe.worker_threads)
     torch.set_num_threads(1)
     torch.manual_seed(recipe.base_seed + worker)  # of all devices

@@ -6,6 +6,7 @@ It talks to the trainer alone, over a channel of its own: no queue, no lock and 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import deque
 from collections.abc import Iterator
 
@@ -39,10 +40,13 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
             answer, made = workbench.carry_out(order, descriptors)
             if order.is_marked or (recipe.is_marked and isinstance(answer, Ended)):
                 answer = answer._replace(mark=workbench.mark())
-            channel.send_all(answer, [made.fd] if made else ())
+            shared = workbench.take_shared()
+            channel.send_all(answer, [made.fd, *shared] if made else shared)
             workbench.stopwatch.sent()
             if made:
                 made.close_descriptor()
+            for fd in shared:
+                os.close(fd)
             workbench.rest()
     except ChannelClosed:
         return
