@@ -7,12 +7,14 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from antifreeze.engine.pool.ending import STOP_DEADLINE_S
 from drop_in.harness import Way, our_way
 from leftovers import Incarnation, wait_until
 from processes import datasets
@@ -251,3 +253,27 @@ def test_an_uncaught_exception_ends_the_program_with_its_own_traceback(started: 
     stderr = assert_over(started(our_way("grown"), "raise ZeroDivisionError('loss')"), returncode=1)
     assert stderr.count("Traceback") == 1, stderr
     assert stderr.endswith("ZeroDivisionError: loss\n")
+
+
+class Cleaning(Numbers):
+    """Has something to do at the end of a worker, which keeps it busy for longer than workers are asked to leave."""
+
+    def __init__(self, note: Path) -> None:
+        super().__init__(2)
+        self.note = note
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        util.Finalize(None, self.clean_up, exitpriority=1)
+        return super().__getitem__(index)
+
+    def clean_up(self) -> None:
+        end = time.monotonic() + STOP_DEADLINE_S + 0.5
+        while time.monotonic() < end:
+            pass
+        self.note.touch()
+
+
+def test_finalizers_of_the_user_that_work_are_waited_for_as_torch_does(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    assert len(list(our_way("grown").make(Cleaning(note), num_workers=1))) == 2
+    assert note.exists()

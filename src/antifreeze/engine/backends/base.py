@@ -17,7 +17,7 @@ from typing import Any
 
 from antifreeze.engine import forks
 from antifreeze.engine.backends import interruptions, process
-from antifreeze.engine.backends.starting import Startup
+from antifreeze.engine.backends.idle_watch import IdleWatch
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Fork, Kill, Leave, Message
@@ -81,8 +81,8 @@ class StemHandle:
         """The first thing that the stem says, which is still there to be received; None: it is idle so long, or gone."""
         poll = select.poll()
         poll.register(self.control.fileno(), select.POLLIN)
-        startup = Startup(self.pid, limit_s=idle_s)
-        while not self._heard and not startup.is_hopeless():
+        watch = IdleWatch(self.pid, limit_s=idle_s)
+        while not self._heard and not watch.is_idle_too_long():
             interruptions.let_through(lambda: poll.poll(process.SLICE_S * 1000))
             ended = self.has_ended()  # before it is heard: its last word comes first
             self._heard = list(self.receive())

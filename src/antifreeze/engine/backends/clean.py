@@ -22,7 +22,7 @@ from antifreeze.engine import forks
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
-from antifreeze.engine.backends.starting import Startup
+from antifreeze.engine.backends.idle_watch import IdleWatch
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.explain import explain
 from antifreeze.engine.crossing.kinds.base import OnlyInherited
@@ -111,8 +111,8 @@ class _Base:
     def grow(self, descriptors: list[int]) -> tuple[int, int]:
         """(pid, pidfd) of a new clean stem; ChannelClosed if the base is gone."""
         self.control.send(Grow(), descriptors)
-        startup = Startup(self.popen.pid, limit_s=START_IDLE_S)
-        while not startup.is_hopeless():
+        watch = IdleWatch(self.popen.pid, limit_s=START_IDLE_S)
+        while not watch.is_idle_too_long():
             match self._next_message():
                 case (Grown(pid), [pidfd]):
                     return pid, pidfd

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from antifreeze.engine.arena.board import create as create_board
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.backends.idle_watch import IdleWatch
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.pool import ending
 from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid, close_descriptors
@@ -30,6 +31,8 @@ from antifreeze.errors import InternalError
 
 # How long the stem may take to say how a worker ended, once it has.
 VERDICT_DEADLINE_S = 1.0
+# A worker that has left its loop has as long as torch gives it for the rest, unless it has done nothing for a while.
+FINALIZERS_S, FINALIZERS_IDLE_S = 5.0, 1.0
 # Messages of one worker that are taken in before others get their turn: each may bring a descriptor.
 MOST_AT_ONCE = 16
 
@@ -205,6 +208,7 @@ class Pool:
             deadline = deadline or ending.stop_deadline()
             self.ask_to_leave()
             self._await_ends(deadline)
+            self._await_finalizers()
         finally:
             for worker in self._all():
                 self._kill(worker)
@@ -279,6 +283,8 @@ class Pool:
                 self._happened.append(Heard(worker, *received))
         except ChannelClosed:
             self._lines.drop_channel(worker)
+            if worker.life is Life.LEAVING:  # as it was told to; finalizers of the user's may run in it now
+                return
             # It is about to end. If it is not (user code can close any descriptor), it is of no use any more.
             if worker.pidfd is not None and process.wait_ended(
                 [worker.pidfd], deadline=time.monotonic() + VERDICT_DEADLINE_S / 2
@@ -365,12 +371,29 @@ class Pool:
             process.kill_group(worker.known_pid)  # it has not ended, so the number is still its own
         worker.stem.kill_worker(worker.known_pid, worker.pidfd)
 
-    def _await_ends(self, deadline: float) -> None:
-        """Take in what happens until all workers have ended, or until the deadline; nobody wants to hear it any more."""
-        while time.monotonic() < deadline and not all(self._is_over(worker) for worker in self._all()):
+    def _await_ends(self, deadline: float, among: Sequence[Worker] | None = None) -> None:
+        """Take in what happens until all workers, or these, have ended, or until the deadline; nobody wants to hear it."""
+        workers = list(self._all()) if among is None else among
+        while time.monotonic() < deadline and not all(self._is_over(worker) for worker in workers):
             self._take_in(self._lines.poll(max(0.0, deadline - time.monotonic()) * 1000))
             close_descriptors(self._happened)
             self._happened.clear()
+
+    def _await_finalizers(self) -> None:
+        """Let those that have left their loop finish what the user's code does at the end of a process, if it works."""
+        leaving = {
+            worker: IdleWatch(worker.known_pid, limit_s=FINALIZERS_IDLE_S)
+            for worker in self.workers
+            if worker.known_pid is not None and not self._is_over(worker) and not self._lines.can_hear(worker)
+        }
+        deadline = time.monotonic() + FINALIZERS_S
+        while leaving and time.monotonic() < deadline:
+            self._await_ends(time.monotonic() + FINALIZERS_IDLE_S / 4, among=list(leaving))
+            leaving = {
+                worker: watch
+                for worker, watch in leaving.items()
+                if not self._is_over(worker) and not watch.is_idle_too_long()
+            }
 
     def _is_over(self, worker: Worker) -> bool:
         if worker.life in (Life.LOST, Life.GONE):

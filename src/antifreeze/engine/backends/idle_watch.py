@@ -1,4 +1,4 @@
-"""Waiting for a process that is being started, for as long as it works."""
+"""Waiting for a process that starts or ends, for as long as it works."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from antifreeze.engine.supervise.watchdog import Seen
 LOOK_EVERY_S = 0.5
 
 
-class Startup:
+class IdleWatch:
     """Looks at a process now and then, while somebody waits for what it says."""
 
     def __init__(self, pid: int, *, limit_s: float) -> None:
@@ -22,7 +22,7 @@ class Startup:
         self._families = machine.Families()
         self._looked = time.monotonic()
 
-    def is_hopeless(self) -> bool:
+    def is_idle_too_long(self) -> bool:
         """Whether it has done nothing for too long; a machine that was suspended has cost it no more than a slice."""
         passed_s = time.monotonic() - self._looked
         if passed_s < LOOK_EVERY_S:
