@@ -260,11 +260,9 @@ class Supervisor:
     def _is_known_to_hang(self, worker: Worker, stuck_hedges: Sequence[Worker]) -> bool:
         """Whether this worker is at a sample that can be left out now: a second one is stuck there, and only there."""
         hedge = self._pool.hedges.get(worker.number)
-        if (
-            not self._quarantines_early
-            or hedge not in stuck_hedges
-            or not self.hedging.is_stuck_where_the_first_is(hedge)
-        ):
+        if hedge is None or hedge not in stuck_hedges or not self._quarantines_early:
+            return False
+        if not self.hedging.is_stuck_where_the_first_is(hedge):
             return False
         pulse, timing = hedge.board.read_pulse(), hedge.board.read_timing()
         return self._sample_to_blame(pulse, self._succession.ticket_of(worker)) is not None and (

@@ -72,7 +72,8 @@ def descriptor_limits() -> Descriptors | None:
 
 def process_limits() -> list[str]:
     """The limits on processes and threads that may be why none can be had, in words; those that are reached first."""
-    reached, others = [], []
+    reached: list[str] = []
+    others: list[str] = []
     for directory in cgroups("pids"):
         most, there = number(directory, "pids.max"), number(directory, "pids.current")
         if most is not None and there is not None:

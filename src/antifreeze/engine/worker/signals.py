@@ -20,9 +20,9 @@ from typing import Any
 from antifreeze import machine
 
 # Sent by a process to itself: by timers, children and pipes.
-_TO_ONESELF = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGCHLD, signal.SIGPIPE}
+_TO_ONESELF: set[int] = {signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGCHLD, signal.SIGPIPE}
 # Of the process's own fault: no handler can go on.
-_FAULTS = {
+_FAULTS: set[int] = {
     signal.SIGSEGV,
     signal.SIGBUS,
     signal.SIGFPE,
@@ -32,7 +32,7 @@ _FAULTS = {
     signal.SIGSYS,
 }
 # Deadly unless somebody handles them, and sent to whole jobs.
-_DEADLY = {
+_DEADLY: set[int] = {
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -40,7 +40,7 @@ _DEADLY = {
     signal.SIGUSR2,
     signal.SIGXCPU,
 }
-_QUIET = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+_QUIET: set[int] = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 
 _masks = threading.local()
 _inherited: dict[int, Any] = {}
