@@ -143,7 +143,15 @@ def test_every_argument_is_an_option() -> None:
     )
     options = options_of(loader, {})
     assert options == Options(
-        Policy("skip", 2, 1.0, 7), 5.0, 60.0, False, False, frozenset({"rng", "stale"}), "ticket", Path("ledger.jsonl")
+        Policy("skip", 2, 1.0, 7),
+        5.0,
+        60.0,
+        False,
+        False,
+        frozenset({"rng", "stale"}),
+        "ticket",
+        Path("ledger.jsonl"),
+        watch_s=5.0,
     )
     assert (options.one_blocked_s, options.all_blocked_s) == (60, 60)
 
@@ -159,9 +167,9 @@ ENVIRON = {
 
 def test_an_argument_goes_before_the_environment_and_that_before_the_default() -> None:
     torchs = options_of(torch.utils.data.DataLoader([1]), ENVIRON)
-    assert torchs == Options(Policy("replace", 4, 0.1, 5), 120.0, hedge=False)
+    assert torchs == Options(Policy("replace", 4, 0.1, 5), 120.0, hedge=False, watch_s=120.0)
     ours = options_of(DataLoader([1], on_error="skip", hedge=True), ENVIRON)
-    assert ours == Options(Policy("skip", 0, 0.0, 5), 120.0, hedge=True)
+    assert ours == Options(Policy("skip", 0, 0.0, 5), 120.0, hedge=True, watch_s=120.0)
 
 
 def test_raise_can_be_said_against_the_environment() -> None:

@@ -26,7 +26,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     """A drop-in for `torch.utils.data.DataLoader`: the same arguments, the same batches, other workers.
 
     Where None is given, a variable of the environment decides (`ANTIFREEZE_ON_ERROR` and so on), else the default. With
-    num_workers=0, `on_error`, `max_lost`, `seeding` and `ledger_file` mean the same; what is about workers has no effect.
+    num_workers=0, `on_error`, `max_lost`, `seeding` and `ledger_file` mean the same; a sample that hangs is reported after
+    `stall_after` or `sample_timeout`, if one is set; what is about workers has no effect.
 
     `worker_threads`: how many threads the pools of native libraries (OpenMP, BLAS) may use in each worker; None: as many
     as they like. torch itself uses one, as in torch's own workers.

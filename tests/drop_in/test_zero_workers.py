@@ -1,11 +1,13 @@
 """`num_workers=0`: torch's own behaviour by default; policies, ledger and statistics as with workers."""
 
+import dataclasses
 import gc
 import json
 import pickle
 import random
 import signal
 import threading
+import time
 import traceback
 import warnings
 import weakref
@@ -462,3 +464,73 @@ def test_a_stream_that_is_taken_up_goes_on_with_its_policy() -> None:
     second.load_state_dict(state)
     assert seen + [batch[0].tolist() for batch in second] == [[0, 1], [2, 3], [4, 5], [6], [8, 9], [10, 11]]
     assert len(second.ledger) == 0, "what was lost before was told before"
+
+
+# --- a sample that hangs
+
+
+class Stuck(Dataset[int]):
+    """Comes back when its stall has been recorded."""
+
+    loader: Any = None
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> int:
+        deadline = time.monotonic() + 20
+        while index == BAD and not len(account_of(self.loader).ledger) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return index
+
+
+class StuckStream(IterableDataset[int]):
+    def __init__(self) -> None:
+        self.samples = Stuck()
+
+    def __iter__(self) -> Iterator[int]:
+        return map(self.samples.__getitem__, range(LENGTH))
+
+
+@pytest.mark.parametrize("option", ["stall_after", "sample_timeout"])
+@pytest.mark.parametrize(("dataset", "workers"), [(Stuck, 0), (StuckStream, 0), (Stuck, 1)])
+def test_a_sample_that_hangs_is_reported_if_the_user_has_said_when(
+    dataset: type[Any], workers: int, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = dataset()
+    loader = DataLoader(given, batch_size=5, num_workers=workers, **{option: 0.1})
+    (given if dataset is Stuck else given.samples).loader = loader
+    account_of(loader).stays_here = "this test wants all workers in the trainer"
+    account = account_of(loader)
+    if workers:  # where that is a record of its own
+        account.ledger.add = lambda *args, add=account.ledger.add, **facts: (  # type: ignore[method-assign]
+            add(*args, **facts) if args[0] is Kind.STALL else None
+        )
+    assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
+    (record,) = account.ledger
+    assert (record.kind, record.batch, record.sample) == (Kind.STALL, 1, str(BAD))
+    assert record.stack is not None and "__getitem__" in record.stack
+    said = capsys.readouterr().err
+    assert "this process" in said and f"sample {BAD}" in " ".join(said.split())
+    assert "in Stuck.__getitem__" in said
+    assert loader.statistics().stalls == 1
+    assert threading.active_count() == 1
+
+
+def test_an_interruption_after_a_long_time_says_which_sample_it_was(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Drawing):
+        def __getitem__(self, index: int) -> Any:
+            if index == BAD:
+                raise KeyboardInterrupt
+            return index
+
+    soon = dataclasses.replace(antifreeze.inline.options_of(DataLoader([])), stall_after_s=0)
+    for options, told in ((soon, 1), (dataclasses.replace(soon, stall_after_s=60), 0)):
+        monkeypatch.setattr("antifreeze.inline.options_of", lambda loader, options=options: options)
+        loader = DataLoader(Interrupted(), batch_size=5)
+        with pytest.raises(KeyboardInterrupt):
+            list(loader)
+        assert len(loader.ledger) == told
+        assert (f"batch 1, sample {BAD}" in capsys.readouterr().err) == bool(told)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
+from antifreeze import machine
 from antifreeze.codes import named
 from antifreeze.doctor.finding import Finding
 from antifreeze.engine import consultation, wording
@@ -25,7 +27,7 @@ from antifreeze.errors import WorkerFrozen, WorkerLost
 from antifreeze.observe import report
 from antifreeze.observe.files import write_stacks
 from antifreeze.observe.ledger import Facts, Kind, Ledger
-from antifreeze.observe.say import say_counted, say_once, say_report
+from antifreeze.observe.say import say, say_counted, say_once, say_report
 
 
 class Who(Protocol):
@@ -184,6 +186,38 @@ class Chronicle:
         )
         self._ledger.add(Kind.HEDGE_STUCK, f"waited for another {left_s:.0f} s", **facts)
         say_report(f"antifreeze: {line}")
+
+    def report_own_stall(self, ticket: Ticket, pulse: Pulse, seconds: float, frames: Sequence[report.Frame]) -> None:
+        """The trainer makes no progress with a batch that it makes itself: tell the user, with its stack."""
+        did = "nothing: this process fetches the sample itself, and can only wait for it"
+        facts = _facts(None, pulse, ticket)
+        facts["stack"] = "".join(f'  File "{frame.file}", line {frame.line} in {frame.function}\n' for frame in frames)
+        self._ledger.add(Kind.STALL, f"no progress for {seconds:.0f} s; {did}", **facts)
+        seen = machine.process_facts(os.getpid())
+        stall = report.Stall(
+            seconds=seconds,
+            worker=None,
+            pid=os.getpid(),
+            batch=ticket.batch,
+            sample=facts["sample"],
+            position=pulse.position if facts["sample"] else None,
+            frames=[_with_source(frame) for frame in frames],
+            waits_in=seen.waits_in if seen else None,
+            did=did,
+            setting="stall_after=, sample_timeout=; num_workers=1 or more, where a stuck sample can be given up",
+        )
+        say_report(report.stall_report(stall))
+
+    def note_interrupted(self, ticket: Ticket, pulse: Pulse, seconds: float, interruption: BaseException) -> None:
+        """A batch that the trainer made itself was broken off after a long time."""
+        facts = _facts(None, pulse, ticket)
+        facts["exception"] = type(interruption).__name__
+        facts["stack"] = "".join(traceback.format_tb(interruption.__traceback__))
+        what = (
+            f"{type(interruption).__name__} after {seconds:.0f} s in this process with {wording.place(pulse, ticket)}"
+        )
+        self._ledger.add(Kind.ERROR_RAISED, what, **facts)
+        say(what)
 
     def _ask_about_stall(
         self,
@@ -355,6 +389,6 @@ def _last_stack(text: str) -> stacks.Stack | None:
     return found[-1] if found else None
 
 
-def _with_source(frame: stacks.Frame) -> report.Frame:
+def _with_source(frame: stacks.Frame | report.Frame) -> report.Frame:
     line = frame.line or 0
     return report.Frame(frame.file, line, frame.function, linecache.getline(frame.file, line).strip())

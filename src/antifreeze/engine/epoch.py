@@ -128,6 +128,7 @@ class Epoch:
         self._timeout_s = timeout_s
         """torch's own `timeout=`; 0: none."""
         self._pinning_limits = Limits(timeout_s, options.all_blocked_s)
+        self._watch_s = options.watch_s
         self._awaits_pinning = False
         self._tear: Failure | None = None
         self._in_hand: Arrival[Outcome] | None = None
@@ -362,4 +363,5 @@ class Epoch:
             close=self._arena.close,
             estates=estates,
             in_hand=self._in_hand.ticket.number if self._in_hand else None,
+            watch_s=self._watch_s,
         )

@@ -36,7 +36,8 @@ class Stall:
 
     seconds: float
     """For how long."""
-    worker: int
+    worker: int | None
+    """None: it is the trainer itself."""
     pid: int | None = None
     batch: int | None = None
     """Number of the batch, counted from 0 in its epoch; None while the worker starts."""
@@ -163,8 +164,9 @@ def _is_known(pid: int | None) -> bool:
     return pid is not None and pid > 0  # errors say -1, which `kill` takes for every process there is
 
 
-def _who(worker: int, pid: int | None) -> str:
-    return f"worker {worker} (pid {pid})" if _is_known(pid) else f"worker {worker}"
+def _who(worker: int | None, pid: int | None) -> str:
+    who = "this process" if worker is None else f"worker {worker}"
+    return f"{who} (pid {pid})" if _is_known(pid) else who
 
 
 def _where(frames: Sequence[Frame]) -> list[str]:

@@ -43,6 +43,8 @@ class Options:
     """Whether a summary is printed at the end."""
     worker_threads: int | None = 1
     """How many threads the pools of native libraries may use in each worker; None: as many as they like."""
+    watch_s: float | None = None
+    """When to report a sample that the trainer itself is stuck at; None: never, the user has set no such time."""
 
     @property
     def one_blocked_s(self) -> float:
@@ -64,7 +66,8 @@ def options_of(loader: Any, environ: Mapping[str, str] = os.environ) -> Options:
     policy = _policy(given.pop("on_error", "raise"), given.pop("retries", 0), given.pop("max_lost", DEFAULT_MAX_LOST))
     if policy.then == "replace":
         check_replaceable(loader, where="on_error" if "on_error" in own else "environment variable ANTIFREEZE_ON_ERROR")
-    return Options(policy, **given)
+    spans = [given[name] for name in ("stall_after_s", "sample_timeout_s") if name in given]
+    return Options(policy, watch_s=min(spans, default=None), **given)
 
 
 def _policy(on_error: OnError, retries: int, max_lost: int | float) -> Policy:

@@ -1,14 +1,15 @@
 """A pass over the data, or the rest of one, in the trainer's own process: the same plan, order and policies, no workers.
 
 As `Epoch`, to the iterator that asks it for batches. A batch is made when it is asked for; the sampler is as far ahead as
-it would be with workers. Nobody watches over a sample that hangs: it hangs the trainer, as without workers.
+it would be with workers. A sample that hangs hangs the trainer, as without workers; `watch.py` can report it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from antifreeze.engine.arena.arena import Arena
@@ -17,7 +18,8 @@ from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
-from antifreeze.engine.inline.bench import InlineBench, Refused
+from antifreeze.engine.inline.bench import InlineBench, Part, Refused
+from antifreeze.engine.inline.watch import Watch
 from antifreeze.engine.intent import Intent
 from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.numbers import TicketNo, WorkerNo
@@ -34,6 +36,7 @@ from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stream import EndOfStream
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
+from antifreeze.observe.report import Frame
 from antifreeze.settings import Options
 
 SHUT_DOWN = "this iterator has been shut down. iter(loader) starts another one"
@@ -66,12 +69,14 @@ class InlineEpoch:
         close: Callable[[], None],
         estates: Mapping[WorkerNo, Estate] | None = None,
         in_hand: TicketNo | None = None,
+        watch_s: float | None = None,
     ) -> None:
         """`estates`: what workers have left, for the rest of a pass that they had begun; None: there were no workers.
 
         `in_hand`: the ticket that was about to be delivered then. The one to follow it has been planned.
         """
         self._in_hand = in_hand
+        self._watch_s = watch_s
         self._bench = bench
         self._plan, self._delivery, self._outcomes, self._losses, self._chronicle = course
         self._outcomes.workers = bench.parts
@@ -198,7 +203,8 @@ class InlineEpoch:
         self._catch_up(ticket)
         part = self._bench.part_of(ticket)
         try:
-            outcome: Outcome = Made(self._bench.make(ticket))
+            with self._watched(part, ticket):
+                outcome: Outcome = Made(self._bench.make(ticket))
         except Refused as refused:
             outcome = Broken(refused.error, refused.position)
         except NothingLeft:
@@ -216,6 +222,15 @@ class InlineEpoch:
         self._delivery.arrive(ticket.number, outcome)
         if isinstance(outcome, Over) and self._plan.end(ticket.worker):
             self._plan_one()
+
+    def _watched(self, part: Part, ticket: Ticket) -> contextlib.AbstractContextManager[object]:
+        if self._watch_s is None:
+            return contextlib.nullcontext()
+
+        def tell(seconds: float, frames: Sequence[Frame]) -> None:
+            self._chronicle.report_own_stall(ticket, part.board.read_pulse(), seconds, frames)
+
+        return Watch(part.board, self._watch_s, tell)
 
     def _catch_up(self, ticket: Ticket) -> None:
         """Draw what the worker of this ticket drew for others, which have been delivered or have arrived."""
@@ -288,4 +303,5 @@ def start_inline(
         pinner=pinner,
         pinning_limits=Limits(timeout_s, options.all_blocked_s),
         close=arena.close,
+        watch_s=options.watch_s,
     )

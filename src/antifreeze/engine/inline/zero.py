@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from antifreeze.codes import named
@@ -19,6 +19,7 @@ from antifreeze.engine.arena.board import Step
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.losses import Losses
+from antifreeze.engine.inline.watch import Watch
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
 from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.outcomes import not_the_end
@@ -39,6 +40,7 @@ from antifreeze.engine.worker.stream import EndOfStream, StreamFetcher
 from antifreeze.engine.worker.ticket_bench import FIRST_TICKETS
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
+from antifreeze.observe.report import Frame
 from antifreeze.settings import Options
 
 
@@ -111,6 +113,9 @@ class ZeroWorkers:
         self._asked = 0
         """How many items of an iterable dataset have been asked for."""
         self._index: Any = None
+        self._began = 0
+        self._is_reported = False
+        """Whether there was a report about the batch under way."""
         self._stream: _ItemFetcher | None = None
         self._is_strict = options.policy.is_strict
         self._start: _Start | None = None
@@ -185,6 +190,9 @@ class ZeroWorkers:
             except Exception as error:
                 self._failed(error)
                 raise
+            except BaseException as interruption:
+                self._note_interruption(interruption)
+                raise
             finally:
                 self._pulse[0] = Step.IDLE
             if not self._is_strict:
@@ -198,9 +206,23 @@ class ZeroWorkers:
         pulse[1], pulse[2] = number + 1, 0
         pulse[0] = Step.FETCHING
         self._stopwatch.begin(TicketNo(number))
-        batch = self._fetch(self._index) if self._start is None else self._fetch_from(self._start)
+        self._began = self._stopwatch.since
+        if self._options.watch_s is None:
+            batch = self._fetch(self._index) if self._start is None else self._fetch_from(self._start)
+        else:
+            batch = self._fetch_watched(self._options.watch_s)
         self._stopwatch.sent()
         return batch
+
+    def _fetch_watched(self, after_s: float) -> Any:
+        with Watch(self.board, after_s, self._report_stall) as watch:
+            try:
+                return self._fetch(self._index) if self._start is None else self._fetch_from(self._start)
+            finally:
+                self._is_reported = watch.has_reported
+
+    def _report_stall(self, seconds: float, frames: Sequence[Frame]) -> None:
+        self._chronicle.report_own_stall(self._ticket, self.board.read_pulse(), seconds, frames)
 
     def _next_items(self, index: Any) -> range | int:
         """The items that are meant: for iterable datasets, the sampler of torch gives None, once for each."""
@@ -270,6 +292,12 @@ class ZeroWorkers:
         with contextlib.suppress(Exception):  # an exception of the user's whose text cannot be had is still the user's
             self._chronicle.note_raised(error, self._ticket, position, None)
         return error
+
+    def _note_interruption(self, interruption: BaseException) -> None:
+        """Say what a batch was at that took long, and was broken off, by Ctrl-C perhaps: it may never have come back."""
+        seconds = (self._stopwatch.clock() - self._began) / 1e9
+        if seconds >= self._options.stall_after_s and not self._is_reported:
+            self._chronicle.note_interrupted(self._ticket, self.board.read_pulse(), seconds, interruption)
 
     def _note_early_end(self) -> None:
         where = wording.whereabouts(self._ticket, self._pulse[2] - 1)
