@@ -3,8 +3,10 @@
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from antifreeze import DataLoader, Retry
-from antifreeze.engine import sharing
+from antifreeze.engine import seclusion, sharing
 from antifreeze.errors import ConfigError
 from antifreeze.observe import say
 from drop_in.harness import Way, assert_identical, generator_states, our_way, seed_all
@@ -253,3 +255,67 @@ def test_where_everything_is_switched_off_it_is_said_that_the_seeding_is_not_in_
     monkeypatch.setattr(say, "_said", set())
     iter(DataLoader(Drawing(), num_workers=workers, seeding="ticket"))
     assert 'seeding="ticket" is not in force' in capfd.readouterr().err
+
+
+# --- beside other threads
+
+
+class Slow(Drawing):
+    """Lets other threads run in the middle of each sample; has nothing that is made at first use, and seeded then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lazy = np.random.default_rng(7)
+
+    def __getitem__(self, index: int) -> tuple[float, ...]:
+        first = super().__getitem__(index)
+        time.sleep(0.001)
+        return *first, *super().__getitem__(index)
+
+
+def test_what_another_thread_draws_is_not_undone() -> None:
+    drawn: list[tuple[float, float, float]] = []
+    is_over = threading.Event()
+
+    def draw() -> None:
+        while not is_over.is_set():
+            drawn.append((torch.rand((), dtype=torch.float64).item(), random.random(), np.random.rand()))
+            time.sleep(0)
+
+    seed_all()
+    thread = threading.Thread(target=draw)
+    thread.start()
+    try:
+        list(DataLoader(Slow(), seeding="ticket", batch_size=1))
+    finally:
+        is_over.set()
+        thread.join()
+    for numbers in zip(*drawn, strict=True):
+        assert len(numbers) - len(set(numbers)) == 0, "the same numbers came twice"
+
+
+def test_loaders_in_two_threads_give_the_batches_that_each_gives_alone() -> None:
+    def load(seed: int) -> list[Any]:
+        generator = torch.Generator().manual_seed(seed)
+        return list(DataLoader(Slow(), seeding="ticket", batch_size=2, generator=generator))
+
+    expected = [load(1), load(2)]
+    with ThreadPoolExecutor(2) as pool:
+        assert_identical(list(pool.map(load, [1, 2])), expected)
+
+
+def test_threads_that_wait_for_each_other_do_so_once_and_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(seclusion, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(seclusion, "_is_waited_for", True)
+
+    class Nested(Drawing):
+        """Waits for a loader in another thread."""
+
+        def __getitem__(self, index: int) -> Any:
+            with ThreadPoolExecutor(1) as pool:
+                return len(pool.submit(lambda: list(DataLoader(Drawing(), seeding="ticket"))).result())
+
+    assert next(iter(DataLoader(Nested(), seeding="ticket"))).item() == LENGTH
+    assert capsys.readouterr().err.count("side by side") == 1

@@ -6,7 +6,9 @@ goes, where the model's dropout draws as well, would give another order with ano
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import (
@@ -18,7 +20,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from antifreeze.engine.worker.kinds import global_state, restore_global
+from antifreeze.engine.worker.kinds import Shared, current_global, exchange_global
+from antifreeze.observe.say import say_once
 
 _DRAW_AT_ONCE = (DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler)
 
@@ -30,23 +33,46 @@ def draws_at_once(sampler: Any) -> bool:
     return type(sampler) in _DRAW_AT_ONCE or isinstance(sampler, Sequence)
 
 
+# Longer than a sample takes. It is waited so long once: then somebody waits in there for who waits here.
+PATIENCE_S = 60.0
+_lock = threading.RLock()
+_is_waited_for = True
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """While the generators of the program are lent out, no other thread lends them out to somebody else."""
+    global _is_waited_for
+    has_it = _is_waited_for and _lock.acquire(timeout=PATIENCE_S)
+    if _is_waited_for and not has_it:
+        _is_waited_for = False
+        say_once(
+            f"two threads load batches in this process that draw random numbers, and one has waited {PATIENCE_S:.0f} s for "
+            "the other: they go on side by side, and batches may differ from those of a run with workers"
+        )
+    try:
+        yield
+    finally:
+        if has_it:
+            _lock.release()
+
+
 class Secluded:
     """Asks a sampler, whose draws go on from where the first one left the generators of the program."""
 
     def __init__(self, next_index: Callable[[], Any]) -> None:
         self._next_index = next_index
-        self._state: tuple[Any, Any, Any] | None = None
+        self._state: Shared | None = None
 
     def __call__(self) -> Any:
         """What the sampler gives next; whatever it raises passes through."""
-        if self._state is None:
-            index = self._next_index()
-            self._state = global_state()
-            return index
-        of_the_program = global_state()
-        restore_global(*self._state)
-        try:
-            return self._next_index()
-        finally:
-            self._state = global_state()
-            restore_global(*of_the_program)
+        with alone():
+            if self._state is None:
+                index = self._next_index()
+                self._state = current_global()
+                return index
+            of_the_program = exchange_global(self._state)
+            try:
+                return self._next_index()
+            finally:
+                self._state = exchange_global(of_the_program)

@@ -27,10 +27,13 @@ from antifreeze.engine.crossing.raised import unwrap
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
+from antifreeze.engine.seclusion import alone
 from antifreeze.engine.wire.messages import Begin, Mishap, Work
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.bench import NotMade
+from antifreeze.engine.worker.birth import ticket_state
 from antifreeze.engine.worker.exchange import Exchange
+from antifreeze.engine.worker.kinds import Shared, exchange_global
 from antifreeze.engine.worker.main import bench_for
 from antifreeze.engine.worker.notices import watch_questions
 from antifreeze.engine.worker.recipe import Recipe
@@ -61,16 +64,28 @@ class Part:
         self.bench.is_interruption = interruptions.is_of_a_handler
         self._info = torch_worker._worker_info
         self._exchange = exchange
-        self._state = exchange.take()
+        self._held = exchange.take()
+        self.shared: Shared
+        """The generators of the process as this worker left them; set by whoever gives them back to the trainer."""
 
     def enter(self) -> None:
         """This process is that worker from now on."""
         torch_worker._worker_info = self._info
-        self._exchange.give(self._state)
+        self._exchange.give(self._held)
 
     def leave(self) -> None:
         """It has done something, and stops there."""
-        self._state = self._exchange.take()
+        self._held = self._exchange.take()
+
+
+class Lent:
+    """The generators of the process, while they are a worker's."""
+
+    def __init__(self, shared: Shared) -> None:
+        self.left = shared
+        """As the worker left them."""
+        self.to: Part | None = None
+        """Whose they are then; None: of a worker that was interrupted, and is to be as it was before."""
 
 
 class InlineBench:
@@ -82,8 +97,12 @@ class InlineBench:
         self._own = Exchange(recipe)
         self.parts: list[Part] = []
         for number in range(recipe.num_workers):
-            with interruptions.held(), self._lent_out():
-                self.parts.append(interruptions.let_through(partial(self._give_birth, recipe, WorkerNo(number))))
+            # Which seeds them itself. Nothing that another thread draws before that may come again.
+            unseeded = ticket_state(int.from_bytes(os.urandom(8), "little"))
+            with interruptions.held(), self._lent_out(unseeded) as lent:
+                part = interruptions.let_through(partial(self._give_birth, recipe, WorkerNo(number)))
+            part.shared = lent.left
+            self.parts.append(part)
 
     def make(self, ticket: Ticket) -> Any:
         """The batch of this ticket; raises Refused with the user's error, or NothingLeft, or EndOfStream.
@@ -134,7 +153,7 @@ class InlineBench:
 
     def _play(self, part: Part, act: Callable[[], T]) -> T:
         """Do this as that worker; an interruption leaves the worker as it was before."""
-        with interruptions.held(), self._lent_out():
+        with interruptions.held(), self._lent_out(part.shared) as lent:
             part.enter()
             stop_watching = None if part.bench.notices.has_asked else watch_questions(part.bench.notices)
             try:
@@ -145,6 +164,7 @@ class InlineBench:
                     part.bench.break_off()
                     raise (interruption or error) from None
                 part.leave()
+                lent.to = part
                 raise
             finally:
                 if stop_watching is not None:
@@ -152,19 +172,26 @@ class InlineBench:
                 part.bench.stopwatch.sent()
                 part.bench.rest()
             part.leave()
+            lent.to = part
             return result
 
     @contextlib.contextmanager
-    def _lent_out(self) -> Iterator[None]:
+    def _lent_out(self, shared: Shared) -> Iterator[Lent]:
         """Afterwards, generators, `get_worker_info()` and collate functions are what they were before."""
-        info, state = torch_worker._worker_info, self._own.take()
-        collate.take_over()
-        try:
-            yield
-        finally:
-            collate.give_back()
-            torch_worker._worker_info = info
-            self._own.give(state)
+        with alone():
+            lent = Lent(shared)
+            info, held = torch_worker._worker_info, self._own.take()
+            of_the_program = exchange_global(shared)
+            collate.take_over()
+            try:
+                yield lent
+            finally:
+                collate.give_back()
+                torch_worker._worker_info = info
+                lent.left = exchange_global(of_the_program)
+                self._own.give(held)
+                if lent.to is not None:
+                    lent.to.shared = lent.left
 
 
 def copied(dataset: Any) -> Any:

@@ -18,6 +18,7 @@ from antifreeze.engine.arena import board as boards
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.chronicle import Chronicle, Failure
+from antifreeze.engine.crossing.ways import Steps
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.inline.watch import Watch
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
@@ -25,12 +26,14 @@ from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.outcomes import not_the_end
 from antifreeze.engine.plan.seeds import ticket_seed
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
+from antifreeze.engine.seclusion import alone
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import Mishap, Work
 from antifreeze.engine.witness import Witness
-from antifreeze.engine.worker.birth import seed_ticket
+from antifreeze.engine.worker.birth import reseed, ticket_state
 from antifreeze.engine.worker.fetch import Batcher, Fetcher
+from antifreeze.engine.worker.kinds import Saved, exchange_global
 from antifreeze.engine.worker.lenient import LenientFetcher, NothingLeft
 from antifreeze.engine.worker.notices import Notices
 from antifreeze.engine.worker.randomness import Randomness
@@ -86,10 +89,27 @@ class _Start:
     def go_back(self) -> bool:
         """Make the generators as they were; whether that could be done."""
         if self.seed is not None:
-            seed_ticket(self.seed, self.randomness.held)
+            exchange_global(ticket_state(self.seed))
+            reseed(self.randomness.held, f"{self.seed}")
         elif self.state is not None:
             self.randomness.restore(self.state)
         return self.seed is not None or self.state is not None
+
+    @contextlib.contextmanager
+    def seeded(self, seed: int) -> Iterator[None]:
+        """Have random numbers follow from this seed; afterwards the generators are the program's again."""
+        self.seed = seed
+        held: dict[Steps, Saved] = {}
+        with contextlib.suppress(Exception):  # of a generator of the user's own kind
+            held = self.randomness.saved()
+        with alone():
+            of_the_program = exchange_global(ticket_state(seed))
+            try:
+                reseed(self.randomness.held, f"{seed}")
+                yield
+            finally:
+                exchange_global(of_the_program)
+                self.randomness.put_back(held)
 
 
 class ZeroWorkers:
@@ -232,18 +252,13 @@ class ZeroWorkers:
 
     def _fetch_from(self, start: _Start) -> Any:
         ticket = self._ticket
-        start.note()
         if ticket.seed is None:
+            start.note()
             return self._fetch_once(ticket)
-        of_the_program, start.seed = start.state, ticket.seed
-        try:
+        with start.seeded(ticket.seed):
             return self._fetch_by_seed(ticket, start)
-        finally:
-            if of_the_program is not None:
-                start.randomness.restore(of_the_program)
 
     def _fetch_by_seed(self, ticket: Ticket, start: _Start) -> Any:
-        start.go_back()
         batch = self._fetch_once(ticket)
         if self._first_tickets:
             self._first_tickets -= 1

@@ -18,7 +18,7 @@ from torch.utils.data.graph_settings import apply_random_seed
 
 from antifreeze.engine.arena import shared
 from antifreeze.engine.numbers import WorkerNo
-from antifreeze.engine.worker.kinds import kind_of
+from antifreeze.engine.worker.kinds import Shared, kind_of
 from antifreeze.engine.worker.notices import Notices, watch_questions
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.threads import settle_threads
@@ -59,6 +59,12 @@ def seed_ticket(seed: int, held: Iterable[Any]) -> None:
     if HAS_NUMPY:
         np.random.seed([seed & 0xFFFFFFFF, seed >> 32])
     reseed(held, f"{seed}")
+
+
+def ticket_state(seed: int) -> Shared:
+    """The state that `seed_ticket` gives to the generators that all of a process shares, without touching them."""
+    of_numpy = np.random.RandomState([seed & 0xFFFFFFFF, seed >> 32]).get_state() if HAS_NUMPY else None
+    return new_generator(seed).get_state(), random.Random(seed).getstate(), of_numpy
 
 
 def reseed(generators: Iterable[Any], source: str) -> None:

@@ -7,26 +7,20 @@ dataset makes at first use is made by each worker for itself, so that one which 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, NamedTuple
+from typing import Any
 
 from antifreeze.engine.crossing.reading import attributes_of
 from antifreeze.engine.crossing.ways import Steps, follow, remove, replace
-from antifreeze.engine.worker.kinds import Saved, Shared, global_state, load, restore_global, save
+from antifreeze.engine.worker.kinds import Saved, load, save
 from antifreeze.engine.worker.randomness import Randomness, holder_of, search
 from antifreeze.engine.worker.recipe import Recipe
 
-
-class State(NamedTuple):
-    """All generators as somebody left them."""
-
-    shared: Shared
-    """Those that all of a process shares."""
-    held: dict[Steps, tuple[Any, Saved | None]]
-    """Those that the dataset and the collate function hold, each with its state; None: it does not show it."""
+HeldState = dict[Steps, tuple[Any, Saved | None]]
+"""The generators that the dataset and the collate function hold, each with its state; None: it does not show it."""
 
 
 class Exchange:
-    """Takes and gives the states of one recipe's generators."""
+    """Takes and gives the states of the generators that one recipe holds; those of the process are `kinds.py`'s."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
@@ -36,18 +30,16 @@ class Exchange:
         with contextlib.suppress(Exception):  # then what is made at first use stays, as it would without workers
             self._at_first = {id(thing): (thing, _names(thing)) for _, thing in search(recipe)}
 
-    def take(self) -> State:
+    def take(self) -> HeldState:
         """As they are now."""
-        held = {steps: (each, _saved(each)) for steps, each in self._randomness.find().items()}
-        return State(global_state(), held)
+        return {steps: (each, _saved(each)) for steps, each in self._randomness.find().items()}
 
-    def give(self, state: State) -> None:
+    def give(self, state: HeldState) -> None:
         """Make them as they were then."""
-        restore_global(*state.shared)
-        for steps in self._randomness.find().keys() - state.held.keys():
+        for steps in self._randomness.find().keys() - state.keys():
             with contextlib.suppress(Exception):  # a holder of the user's own kind, which does not let go of it
                 self._take_away(steps)
-        for steps, (generator, saved) in state.held.items():
+        for steps, (generator, saved) in state.items():
             with contextlib.suppress(Exception):  # the same, or a way to it that is no more
                 if saved is not None:
                     load(generator, saved)

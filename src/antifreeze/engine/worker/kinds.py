@@ -6,9 +6,12 @@ shares. (Seeds are `birth.py`'s.)
 
 from __future__ import annotations
 
+import _random
+import operator
 import pickle
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,8 +22,8 @@ from antifreeze.engine.crossing.reading import ancestors
 if HAS_NUMPY:
     import numpy as np
 
-Shared = tuple[Any, Any, Any]
-"""The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
+Shared = tuple[torch.Tensor, Any, Any]
+"""The state of the generators that all of a process shares: torch's, `random`'s and numpy's; as they take it."""
 
 
 class Saved(NamedTuple):
@@ -151,8 +154,39 @@ def _reference(kind: type) -> bytes:
         return b""
 
 
-def global_state() -> Shared:
-    """The state of the generators that all of a process shares: torch's, `random`'s and numpy's."""
+def exchange_global(state: Shared) -> Shared:
+    """Give the generators that all of a process shares this state; returns the state that they had.
+
+    No draw of another thread falls between the look at a generator and the change of it: it would be undone, and the same
+    numbers would come twice. (Each pair is one call of C code, in which Python does not turn to other threads.)
+    """
+    of_torch, of_random, of_numpy = state
+    version, words, gauss = of_random
+    own: Any = random._inst
+    torchs, _ = _at_once(torch.default_generator.get_state, partial(torch.default_generator.set_state, of_torch))
+    numbers, left_over, *_ = _at_once(
+        partial(_random.Random.getstate, own),
+        partial(getattr, own, "gauss_next"),
+        partial(_random.Random.setstate, own, words),
+        partial(setattr, own, "gauss_next", gauss),
+    )
+    numpys = None
+    if of_numpy is not None:
+        numpys, _ = _at_once(np.random.get_state, partial(np.random.set_state, of_numpy))
+    return torchs, (version, numbers, left_over), numpys
+
+
+def _at_once(*calls: Callable[[], Any]) -> list[Any]:
+    return list(map(operator.methodcaller("__call__"), calls))
+
+
+def current_global() -> Shared:
+    """The state that they have."""
+    return torch.get_rng_state(), random.getstate(), np.random.get_state() if HAS_NUMPY else None
+
+
+def global_state() -> tuple[bytes, Any, Any]:
+    """The same as plain data."""
     return _bytes_of(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
 
 
