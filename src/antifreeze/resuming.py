@@ -18,7 +18,8 @@ from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, Standpoint, fingerprint, naming_the_fault
 from antifreeze.engine.sharing import FURTHEST
 from antifreeze.engine.worker.generators import held_of, plain_of_worker, state_of_worker
-from antifreeze.engine.worker.place import Place, has_state, load_place
+from antifreeze.engine.worker.parts import place_of
+from antifreeze.engine.worker.place import Place, has_state
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CheckpointError
 from antifreeze.iterator import Iterator, draw_seed
@@ -303,7 +304,7 @@ def _items(ordinal: int, *, size: int | None) -> range | int:
 def _standpoint(number: int, stand: Stand) -> Standpoint:
     if stand.place is None:
         return Standpoint(stand.done, stand.marked, stand.has_ended)
-    place = load_place(stand.place)
+    place = place_of(stand.place)
     if place.position == "unknown":
         raise CheckpointError(
             "the dataset cannot say where it is",

@@ -94,6 +94,28 @@ class StatefulStream(Stream):
         self.resumes, self.epoch = state["position"], state["epoch"]
 
 
+class LateStream(Stream):
+    """Begins anew in the first line of its generator, which runs when its first item is asked for, and not before."""
+
+    def __init__(self) -> None:
+        self.position, self.is_resumed = 0, False
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.is_resumed:
+            self.position = 0
+        self.is_resumed = False
+        items = self.items()
+        while self.position < len(items):
+            self.position += 1
+            yield items[self.position - 1], torch.rand(()).item()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.position, self.is_resumed = state["position"], True
+
+
 def through_json(state: dict[str, Any]) -> Any:
     return json.loads(json.dumps(state))
 
@@ -143,7 +165,7 @@ def test_a_stream_goes_on_where_it_was(kind: Any, workers: int, every: int) -> N
         assert_taken_up(kind, stop, num_workers=workers, snapshot_every_n_steps=every)
 
 
-@pytest.mark.parametrize("kind", [Drawing, Counting, Stream, StatefulStream])
+@pytest.mark.parametrize("kind", [Drawing, Counting, Stream, StatefulStream, LateStream])
 @pytest.mark.parametrize("every", [1, 7])
 def test_kept_workers_go_on_in_a_later_pass(kind: Any, every: int) -> None:
     for stop in (0, 5):

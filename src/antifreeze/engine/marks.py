@@ -1,7 +1,7 @@
 """Where each worker was after the last batch of its that the user has, so that a pass can go on from there another time.
 
-Workers say so with some of their answers. What they say stays as it came, bytes, until somebody wants to know: workers
-are ahead of the user, so that most of it is never looked at.
+Workers say so with some of their answers: what has changed since they last did. What they say stays as it came, bytes,
+until somebody wants to know: workers are ahead of the user, so that most of it is never looked at.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any
 
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
+from antifreeze.engine.worker.parts import Parts, merged
+
+Said = bytes | Parts
+"""A place, whole or in parts."""
 
 
 @dataclass(slots=True)
@@ -22,7 +26,7 @@ class Stand:
     """So many of its tickets of this pass are in the user's hands."""
     marked: int = 0
     """After so many of them it has said where it is."""
-    place: bytes | None = None
+    place: Said | None = None
     """What it said; None: it has not said anything, and is as it was born."""
     has_ended: bool = False
     """Whether the user has all of its part of an iterable dataset."""
@@ -69,9 +73,9 @@ class Marks:
     """Tickets that are planned and not in the user's hands, by their batch."""
     _first: TicketNo = field(init=False, default=TicketNo(0))
     _asked: TicketNo = field(init=False, default=TicketNo(-1))
-    _said: dict[SeatNo, bytes] = field(init=False, default_factory=dict)
+    _said: dict[SeatNo, Said] = field(init=False, default_factory=dict)
     """What each process said last."""
-    _arrived: dict[TicketNo, bytes] = field(init=False, default_factory=dict)
+    _arrived: dict[TicketNo, Said] = field(init=False, default_factory=dict)
     """What came with answers that the user does not have yet."""
 
     def __post_init__(self) -> None:
@@ -108,19 +112,22 @@ class Marks:
         """Whether some worker has done more for the user since it last said where it is."""
         return self.every is not None and any(stand.marked < stand.done for stand in self.stands)
 
-    def note_told(self, worker: WorkerNo, seat: SeatNo, ticket: TicketNo, place: bytes | None) -> None:
+    def note_told(self, worker: WorkerNo, seat: SeatNo, ticket: TicketNo, place: Said | None) -> None:
         """A worker has said where it is before this ticket, and after all that came before it."""
         if place:
-            self._said[seat] = place
+            self._hear(seat, place)
         if ticket == self._asked and worker in self.unknown:
             self.unknown.discard(worker)
             stand = self.stands[worker]
             stand.place, stand.marked = self._said.get(seat), stand.done
 
-    def note_answer(self, seat: SeatNo, ticket: TicketNo, place: bytes) -> None:
+    def _hear(self, seat: SeatNo, place: Said) -> None:
+        self._said[seat] = place if isinstance(place, bytes) else merged(self._said.get(seat), place)
+
+    def note_answer(self, seat: SeatNo, ticket: TicketNo, place: Said) -> None:
         """A worker has said where it is after this ticket."""
         if place:
-            self._said[seat] = place
+            self._hear(seat, place)
         if ticket >= self._first:
             self._arrived[ticket] = self._said[seat]
 

@@ -111,7 +111,7 @@ class Tickets:
     def _take_up(self, unfinished: Unfinished, first: TicketNo, shared_seed: int | None) -> None:
         """Bring workers to where others were another time, and plan what these had left undone."""
         for number, stand in enumerate(unfinished.stands):
-            if stand.place is not None:
+            if isinstance(stand.place, bytes):
                 self._orders.take_up(WorkerNo(number), stand.place)
                 self._succession.note_origin(WorkerNo(number), Snapshot(first, stand.place))
         if unfinished.is_over:

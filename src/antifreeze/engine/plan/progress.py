@@ -47,7 +47,7 @@ class Standpoint:
     has_ended: bool = False
     """Whether the user has all of its part of an iterable dataset."""
     position: str | None = None
-    """start, here or end; None: it is as it was born."""
+    """start, before, here or end; None: it is as it was born."""
     generators: dict[str, Any] | None = None
     of_dataset: Any = None
     of_iterator: Any = None
@@ -287,7 +287,7 @@ def _places(state: Mapping[str, Any], workers: int) -> list[Mapping[str, Any]]:
 def _standpoint(ours: Mapping[str, Any], shown: Mapping[str, Any]) -> Standpoint:
     fetcher = shown["fetcher_state"]
     position = ours["position"]
-    if position not in (None, "start", "here", "end"):
+    if position not in (None, "start", "before", "here", "end"):
         raise ValueError(f"a worker is said to be at {position!r}")
     return Standpoint(
         done=_count(ours, "done"),

@@ -23,6 +23,10 @@ MishapKind = Literal["retried", "redone", "skipped", "replaced", "none"]
 None where a sample should be, raised as an error."""
 
 
+Mark = bytes | tuple[bytes | None, ...]
+"""Where a worker is, whole or in parts (`worker/parts.py`)."""
+
+
 class Mishap(NamedTuple):
     """A sample that failed, and what was done about it; its texts are bounded."""
 
@@ -84,7 +88,7 @@ class Told(NamedTuple):
     """From a worker: this is where it is before this ticket."""
 
     ticket: TicketNo
-    mark: bytes | None
+    mark: Mark | None
     """As with an answer."""
 
 
@@ -120,8 +124,9 @@ class Filled(NamedTuple):
     """Size of the memory that the worker made for it and sends along; 0: the batch is in the slot it was given."""
     mishaps: tuple[Mishap, ...] = ()
     """What went wrong on the way."""
-    mark: bytes | None = None
-    """Where the worker is now; empty: where it was when it last said so; None: nobody wants to know, or it cannot tell."""
+    mark: Mark | None = None
+    """Where the worker is now, or what of that has changed since it last said so; empty: nothing. None: nobody wants
+    to know, or it cannot tell."""
 
 
 class Failed(NamedTuple):
@@ -134,7 +139,7 @@ class Failed(NamedTuple):
     """Of the sample that raised; -1: it was none of them, or nobody knows which."""
     mishaps: tuple[Mishap, ...] = ()
     """What went wrong before that."""
-    mark: bytes | None = None
+    mark: Mark | None = None
 
 
 class Emptied(NamedTuple):
@@ -142,7 +147,7 @@ class Emptied(NamedTuple):
 
     ticket: TicketNo
     mishaps: tuple[Mishap, ...]
-    mark: bytes | None = None
+    mark: Mark | None = None
 
 
 class Ended(NamedTuple):
@@ -150,7 +155,7 @@ class Ended(NamedTuple):
 
     ticket: TicketNo
     mishaps: tuple[Mishap, ...] = ()
-    mark: bytes | None = None
+    mark: Mark | None = None
 
 
 class Returned(NamedTuple):

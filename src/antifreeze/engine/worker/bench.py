@@ -31,6 +31,7 @@ from antifreeze.engine.worker.lenient import (
 )
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices
+from antifreeze.engine.worker.parts import Parts, Teller
 from antifreeze.engine.worker.place import MapPlace, Place
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
@@ -82,7 +83,6 @@ class Workbench:
         self._renewal = Renewal(recipe, heritage) if heritage else None
         self._room = self._writer.room if heritage else None
         self._is_marked = recipe.is_marked
-        self._last_mark: bytes | None = None
         self.is_interruption: IsInterruption = never
         """Tells what a signal handler of the program has raised, where this process is the trainer."""
         self._looks_after = 0
@@ -99,6 +99,7 @@ class Workbench:
                 play_worker(recipe, worker)
             self._unseeded = [each for each in inherited if not each.has_changed()]  # others were given seeds here
             self._looks_after = LOOKS_AFTER if self._unseeded else 0
+            self._teller = Teller(self.randomness)
             self._rewinder = Rewinder(self.randomness, self._redo)
             self._set_up(recipe)
         except Exception:  # of worker_init_fn, to be raised in the trainer in answer to every ticket
@@ -131,26 +132,25 @@ class Workbench:
         if self._birth_error is None:
             (self._map_place or self.randomness).restore(state)
 
-    def mark(self) -> bytes | None:
-        """Where this worker is now, if it can tell; empty if it is where it was when it last said so."""
+    def mark(self) -> bytes | Parts | None:
+        """Where this worker is now, if it can tell: what has changed since it last said so."""
         try:
             if self._birth_error is not None:
                 self._birth_error.reraise()
-            mark = self._whereabouts()
+            place = self._whereabouts()
+            return None if place is None else self._teller.tell(place)
         except Exception as error:  # of the dataset's state_dict: to be raised when somebody asks for it
-            mark = Place("unknown", of_dataset=f"{type(error).__qualname__}: {error}").dump()
-        if mark is not None and mark == self._last_mark:
-            return b""
-        self._last_mark = mark or self._last_mark
-        return mark
+            self._teller.forget()
+            return Place("unknown", of_dataset=f"{type(error).__qualname__}: {error}").dump()
 
-    def first_mark(self) -> bytes | None:
+    def first_mark(self) -> bytes | Parts | None:
         """Where this worker is before the first ticket of a pass."""
         return self.mark()
 
     def _whereabouts(self) -> bytes | None:
+        """The place but for generators."""
         assert self._map_place is not None
-        return self._map_place.with_generators(self.randomness.state())
+        return self._map_place.rest()
 
     def replay(self, work: Work) -> None:
         """Draw what was drawn for this ticket, and nothing else."""

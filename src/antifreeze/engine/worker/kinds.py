@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
 
 def _get_torch(generator: torch.Generator) -> bytes:
-    return _bytes_of(generator.get_state())
+    return plain_bytes(generator.get_state())
 
 
 def _set_torch(generator: torch.Generator, state: bytes) -> None:
@@ -187,7 +187,7 @@ def current_global() -> Shared:
 
 def global_state() -> tuple[bytes, Any, Any]:
     """The same as plain data."""
-    return _bytes_of(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
+    return plain_bytes(torch.get_rng_state()), random.getstate(), np.random.get_state() if HAS_NUMPY else None
 
 
 def restore_global(of_torch: bytes, of_random: Any, of_numpy: Any) -> None:
@@ -198,7 +198,8 @@ def restore_global(of_torch: bytes, of_random: Any, of_numpy: Any) -> None:
         np.random.set_state(of_numpy)
 
 
-def _bytes_of(state: torch.Tensor) -> bytes:
+def plain_bytes(state: torch.Tensor) -> bytes:
+    """A state of torch's as plain data."""
     if HAS_NUMPY:
         return state.numpy().tobytes()
     raw = bytearray(state.numel())

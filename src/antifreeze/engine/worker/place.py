@@ -17,8 +17,9 @@ _FORGETFUL = ("datasets",)
 class Place(NamedTuple):
     """One place."""
 
-    position: Literal["start", "here", "end", "unknown"]
-    """Before a stream is read, between two batches, or when nothing more comes of it; or user code could not tell."""
+    position: Literal["start", "before", "here", "end", "unknown"]
+    """Before a stream is read from its start; before its first item, by what the dataset says of itself; between two
+    batches; when nothing more comes of it; or user code could not tell."""
     generators: bytes = b""
     """As `Randomness` gives them."""
     of_dataset: Any = None
@@ -36,6 +37,11 @@ class Place(NamedTuple):
 def load_place(raw: bytes) -> Place:
     """The place that these bytes are."""
     return Place(*pickle.loads(raw))
+
+
+def rest_of(position: str, of_dataset: Any = None, of_iterator: Any = None, shared_out: int = 0) -> bytes:
+    """A place but for its generators."""
+    return pickle.dumps((position, of_dataset, of_iterator, shared_out), 5)
 
 
 def has_state(thing: Any) -> bool:
@@ -60,6 +66,10 @@ class MapPlace:
     def with_generators(self, generators: bytes) -> bytes:
         """The place as it is now."""
         return Place("here", generators, state_of(self._dataset)).dump()
+
+    def rest(self) -> bytes:
+        """The same without generators."""
+        return rest_of("here", state_of(self._dataset))
 
     def restore(self, raw: bytes) -> None:
         """Go where another worker was."""

@@ -7,8 +7,9 @@ kept.
 
 from __future__ import annotations
 
+import functools
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from antifreeze.engine.flow.mishap import wait_before_next
@@ -65,11 +66,14 @@ class StreamFetcher(Batcher):
         """What was raised instead of the last item, and was let pass."""
         self._source: Any = None
         self._has_begun = self._has_ended = False
+        self.begin_again: Callable[[], None] | None = None
+        """What is done if nothing at all comes of a stream that was told where to begin."""
 
     def begin(self) -> None:
         """A pass over the stream begins."""
         self._skipped = None
         self._has_begun = self._has_ended = False
+        self.begin_again = None
         self._notices.begin_stream()
         self.read_from(iter(self._dataset))
 
@@ -133,7 +137,11 @@ class StreamFetcher(Batcher):
         if self._has_ended:
             raise EndOfStream
         self._has_begun = True
+        begin_again, self.begin_again = self.begin_again, None
         samples = self._take(index if isinstance(index, range) else (index,))
+        if not samples and self.has_ended and begin_again is not None:
+            begin_again()
+            samples = self._take(index if isinstance(index, range) else (index,))
         if (not samples or self._drops_last) and self._has_ended:
             raise EndOfStream
         if not samples:
@@ -237,6 +245,14 @@ class StreamPlace:
         place = load_place(raw)
         if place.position == "end":
             self._stream.end(place.of_dataset, place.of_iterator)
-        elif place.position == "here":  # else the pass is still to begin
+        elif place.position in ("before", "here"):  # else the pass is still to begin
             self._stream.go_to(place.of_dataset, place.of_iterator, place.shared_out)
+        if place.position == "before":
+            # A dataset whose `__iter__` is a generator has not run a line of it when the pass begins, and may still say
+            # that it is at the end of the one before. Told that, it ends at once; then it is read from its start.
+            self._stream.begin_again = functools.partial(self._begin_again, place.generators)
         self._randomness.restore(place.generators)
+
+    def _begin_again(self, generators: bytes) -> None:
+        self._stream.begin()
+        self._randomness.restore(generators)

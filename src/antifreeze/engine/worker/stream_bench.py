@@ -16,8 +16,11 @@ from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.wire.messages import Begin, Work
 from antifreeze.engine.worker.bench import SNAPSHOT_S, Workbench
 from antifreeze.engine.worker.birth import seed_pipe
+from antifreeze.engine.worker.parts import Parts
+from antifreeze.engine.worker.place import rest_of
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stream import EndOfStream, StreamFetcher, StreamPlace
+from antifreeze.observe.say import say_once
 
 # A stream that can say where it is may take its time over it: so many times as long, it is not asked again.
 PAUSE = 100
@@ -64,16 +67,21 @@ class StreamBench(Workbench):
             self._begin_stream()
         super().replay(work)
 
-    def first_mark(self) -> bytes | None:
+    def first_mark(self) -> bytes | Parts | None:
         """Where this worker is before the first ticket of a pass, or after the last one."""
         can_tell = self._birth_error is not None or self._stream.has_ended or self._stream.keeps_state
-        return self.mark() if can_tell else self._start
+        if can_tell:
+            return self.mark()
+        self._teller.forget()
+        return self._start
 
     def _whereabouts(self) -> bytes | None:
         # Without a state of its own, a stream is read again from its start, unless there is nothing left to read.
         if self._stream.has_ended:
-            return self._place.at_end()
-        return self._place.state() if self._stream.keeps_state else None
+            return rest_of("end", *self._stream.state())
+        if not self._stream.keeps_state:
+            return None
+        return rest_of("here" if self._stream.knows_its_place else "before", *self._stream.state())
 
     def _plan_snapshots(self) -> None:
         # Without a state of its own, a stream is read again from the start of its pass.
@@ -109,6 +117,12 @@ class StreamBench(Workbench):
         try:
             return self._stream.fetch(work.index)
         except EndOfStream:
+            if work.is_replay:
+                say_once(
+                    f"worker {self._worker} reads again what the training has had, and the stream ends before that: its "
+                    "state_dict() and load_state_dict() do not lead back to where it was, or its data are fewer now. "
+                    "Batches of this epoch are missing."
+                )
             self._keep(work.ticket, self._place.at_end)  # whoever takes over need not read it again to find that out
             raise
 
