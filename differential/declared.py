@@ -124,4 +124,14 @@ DECLARED = (
         torch="True",
         ours="False",
     ),
+    Declared(
+        "warning about sparse tensors",
+        "a sparse tensor that comes from a worker is checked anew, and torch warns once that it is not checked",
+        "there is no such warning",
+        "the tensor was made in the worker, and torch says it there",
+        program="loader .*",
+        where="warning",
+        torch="UserWarning: Sparse invariant checks are implicitly disabled.*",
+        ours=r"\(nothing\)",
+    ),
 )

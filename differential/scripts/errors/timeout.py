@@ -1,4 +1,6 @@
-"""A sample that takes longer than timeout=."""
+"""A sample that takes longer than timeout=; a spawned worker may take as long to start."""
+
+# methods: fork
 
 import sys
 import time

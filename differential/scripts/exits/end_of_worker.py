@@ -12,18 +12,17 @@ from torch.utils.data import DataLoader, Dataset
 
 class Holding(Dataset):
     def __init__(self):
-        self.file = None
+        self.is_registered = False
 
     def __len__(self):
         return 4
 
     def __getitem__(self, i):
-        if self.file is None:
-            self.file = open("buffered.txt", "w")
+        if not self.is_registered:
+            self.is_registered = True
             weakref.finalize(self, os.write, 1, b"weakref.finalize\n")
             multiprocessing.util.Finalize(None, os.write, args=(1, b"Finalize\n"), exitpriority=5)
             atexit.register(os.write, 1, b"atexit\n")
-        self.file.write(f"line {i}\n")
         return i
 
 
