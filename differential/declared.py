@@ -35,7 +35,17 @@ DECLARED = (
         program="loader .*",
         where="error( of the pass)?",
         torch=r"builtins\.RuntimeError .*\nCaught DemandingError in .*",
-        ours=r"differential\.loaders\.datasets\.DemandingError .*\nCaught DemandingError in .*",
+        ours=r"differential\.loaders\.datasets\.DemandingError .*because.*",
+    ),
+    Declared(
+        "exceptions that need arguments, in a script",
+        "as above: `RuntimeError`",
+        "the exception itself; what torch would have said is in its notes",
+        "`except` means what it says",
+        program="script errors/that_need_arguments .*",
+        where="stdout",
+        torch="RuntimeError",
+        ours="UnicodeDecodeError|NotFound",
     ),
     Declared(
         "exception groups",

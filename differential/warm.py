@@ -30,7 +30,10 @@ def serve() -> dict[str, Any] | None:
             os.close(answers)
             return order
         status = wait_program(child, order["timeout_s"])
-        os.write(answers, (json.dumps({"status": status}) + "\n").encode())
+        try:
+            os.write(answers, (json.dumps({"status": status}) + "\n").encode())
+        except BrokenPipeError:  # the runner was killed
+            return None
     return None
 
 

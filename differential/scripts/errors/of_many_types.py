@@ -14,7 +14,6 @@ ERRORS = [
     AttributeError("x"),
     ZeroDivisionError("z"),
     NotImplementedError(),
-    UnicodeDecodeError("utf8", b"x", 0, 1, "r"),
     MemoryError("m"),
     FileNotFoundError(2, "no"),
     EOFError("e"),
