@@ -37,6 +37,7 @@ from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.flow import history as history_module
 from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.pool import happenings as happenings_module
 from antifreeze.engine.pool.happenings import Gone, Heard, Lost, StemSaid
 from antifreeze.engine.supervise.cause import Cause, cause_of
 from antifreeze.engine.supervise.watchdog import Seen
@@ -359,7 +360,7 @@ class MadeUp:
             mock.patch.object(arena_module, "read_batch", fake_read_batch),
             mock.patch.object(outcomes_module, "read_letter", lambda body, *_: Batch(body, None)),
             mock.patch.object(intake_module, "say_once"),
-            mock.patch.object(intake_module, "os", SimpleNamespace(close=pool.close_descriptor)),
+            mock.patch.object(happenings_module, "os", SimpleNamespace(close=pool.close_descriptor)),
             mock.patch.object(chronicle_module, "say_once"),
             mock.patch.object(chronicle_module, "say_counted"),
             mock.patch.object(chronicle_module, "say_report"),

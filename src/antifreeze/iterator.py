@@ -28,7 +28,9 @@ from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import InlineEpoch, start_inline
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.pinning import Device, Pinner
+from antifreeze.engine.pool.ending import STOP_DEADLINE_S, sleep_if_the_program_ends
 from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.pool.turns import Turn, new_turn
 from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
@@ -47,6 +49,7 @@ _clock = time.perf_counter
 
 # By then each worker has made several batches, and what it has noticed says something.
 LOOK_AFTER = 6
+RE_ENTERED = "a signal handler has used an iterator that this thread was taking a batch from"
 # Shared memory for batches: this share of what is available, divided among the ranks of this machine.
 BUDGET_SHARE = 4
 
@@ -55,6 +58,12 @@ class Iterator(_Stock):
     """One pass over the data (or several, if workers are kept), carried by our engine wherever that can be."""
 
     _epoch: Epoch | InlineEpoch | None = None
+    _turn: Turn = None
+    """Held by the thread that uses the iterator."""
+    _is_under_way = False
+    """Whether the thread that has the turn takes a batch, or begins a pass."""
+    _is_to_be_shut_down = False
+    """Whether that is left to the thread that takes a batch now."""
     _is_stock = False
     _is_ours = True  # looked for in the class itself: a class that others derive from it is theirs
 
@@ -66,6 +75,7 @@ class Iterator(_Stock):
         if reason is not None:
             self._fall_back(loader, reason)
             return
+        self._turn = new_turn()
         try:
             draws = _Draws(loader)
             fault = self._try_to_start(loader)
@@ -119,7 +129,7 @@ class Iterator(_Stock):
                 if account.stays_here is not None:
                     raise OnlyInProcess(account.stays_here)
                 grow = functools.partial(start_stem, recipe, start_method, account.ledger)
-                pool = Pool(grow, workers=loader.num_workers)
+                pool = Pool(grow, workers=loader.num_workers, turn=self._turn)
             except OnlyInProcess as why:
                 self._start_in_process(loader, recipe, arena, window, str(why))
                 return
@@ -212,10 +222,38 @@ class Iterator(_Stock):
         super().__init__(loader)
 
     def __next__(self) -> Any:
+        if self._epoch is None:
+            return super().__next__()
+        try:
+            with self._turn:
+                if self._is_under_way and self._is_re_entered():
+                    raise RuntimeError(RE_ENTERED)
+                self._is_under_way = True
+                try:
+                    data = self._next_in_turn()
+                finally:
+                    self._is_under_way = False
+        except StopIteration:
+            raise
+        except BaseException:
+            if self._is_to_be_shut_down:
+                self._shutdown_workers()
+            sleep_if_the_program_ends()
+            raise
+        if self._is_to_be_shut_down:
+            self._shutdown_workers()
+        return data
+
+    def _is_re_entered(self) -> bool:
+        """Whether a signal handler has interrupted this thread; if not, another thread was here, which a fork has ended."""
+        return self._epoch is not None and not self._epoch.is_abandoned
+
+    def _next_in_turn(self) -> Any:
         # torch's own __next__ is for its profiler, which costs as much as a small batch.
         # It also warns of an iterable dataset that gives more than its length says.
-        if self._epoch is None or profiler._is_profiler_enabled or self._IterableDataset_len_called is not None:
+        if profiler._is_profiler_enabled or self._IterableDataset_len_called is not None:
             return super().__next__()
+        assert self._epoch is not None
         asked = _clock()
         try:
             data = self._next_data()
@@ -249,12 +287,19 @@ class Iterator(_Stock):
         assert self._epoch is not None
         self._epoch.misgivings.look()
         if not self._persistent_workers:
-            self._shutdown_workers()
+            self._close_epoch()
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if self._epoch is None:
             super()._reset(loader, first_iter)
             return
+        with self._turn:
+            if self._is_under_way and self._is_re_entered():
+                raise RuntimeError(RE_ENTERED)
+            self._reset_in_turn(loader, first_iter)
+
+    def _reset_in_turn(self, loader: Any, first_iter: bool) -> None:
+        assert self._epoch is not None
         # Kept workers that were lost, or do not know what the dataset has become: this epoch begins with new ones.
         has_new_workers = self._epoch.has_failed or (not first_iter and self._is_stale(loader))
         if has_new_workers:
@@ -292,8 +337,31 @@ class Iterator(_Stock):
             super()._shutdown_workers()
         elif self._epoch is not None and not self._shutdown:  # else it never came to life, or is over
             with interruptions.held():
+                if not self._turn.acquire(blocking=False):  # another thread waits for a batch
+                    self._epoch.ask_to_stop()
+                    if not self._turn.acquire(timeout=STOP_DEADLINE_S):
+                        self._is_to_be_shut_down = True  # that thread is in code of the user's
+                        return
+                try:
+                    self._shut_down_in_turn()
+                finally:
+                    self._turn.release()
+
+    def _shut_down_in_turn(self) -> None:
+        if self._is_under_way and self._is_re_entered():  # this thread closes it when it comes out of `next`
+            assert self._epoch is not None
+            self._epoch.ask_to_stop()
+            self._is_to_be_shut_down = True
+        else:
+            self._close_epoch()
+
+    def _close_epoch(self) -> None:
+        assert self._epoch is not None
+        with interruptions.held():
+            if not self._shutdown:
                 self._epoch.close()
                 self._shutdown = True
+            self._is_to_be_shut_down = False
 
     def __del__(self) -> None:
         try:

@@ -93,6 +93,52 @@ def test_a_thousand_batches_ahead_fit_into_a_limit_of_1024_descriptors(way: Way)
     assert number == 2099
 
 
+class Large(Numbers):
+    """A batch comes in memory of its own, as a descriptor."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((20_000,), float(index))
+
+
+@contextmanager
+def descriptors_left(count: int) -> Iterator[None]:
+    """Only so many more can be opened."""
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    while opened[-1] < highest + count:
+        opened.append(os.open(os.devnull, os.O_RDONLY))
+    for _ in range(count):
+        os.close(opened.pop())
+    try:
+        with descriptor_limit(highest + count + 1):
+            yield
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+@pytest.mark.parametrize(("left", "is_enough"), [(0, False), (3, True)])
+def test_a_program_that_is_out_of_descriptors_gets_all_batches_and_leaves_nothing(left: int, is_enough: bool) -> None:
+    """With none, in this process; with a few, from workers: each is used again as soon as its memory is mapped."""
+    loader = our_way("grown").make(Large(60), num_workers=4)
+    batches = iter(loader)
+    assert all(worker.is_alive() for worker in batches._workers)
+    with descriptors_left(left):
+        for number, batch in enumerate(batches):
+            assert bool((batch == number).all())
+    assert number == 59
+    assert account_of(loader).ledger.counts[Kind.IN_PROCESS] == (not is_enough)
+
+
+def test_a_stop_without_descriptors_ends_all_processes(tmp_path: Path) -> None:
+    dataset = Stuck(tmp_path, datasets.sleep)
+    batches = iter(our_way("grown").make(dataset))
+    processes = dataset.wait_stuck(2)
+    with descriptors_left(0):
+        batches._shutdown_workers()
+    assert_ended(processes, within_s=0.5)
+
+
 class StorageOfIndex(Numbers):
     """Says how many bytes came with an index, beside the index."""
 

@@ -6,8 +6,11 @@ import resource
 import select
 import socket
 import struct
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
+from types import FrameType
 
 import pytest
 
@@ -103,9 +106,10 @@ def test_descriptors_travel_and_stay_the_senders(ends: Ends) -> None:
     assert len(second[1]) == 2
     os.write(first[1][0], b"through")
     assert os.read(second[1][1], 7) == b"through"
-    for fd in (*first[1], *second[1]):
-        assert not os.get_inheritable(fd)
-        os.close(fd)
+    before = descriptors()
+    assert not any(map(os.get_inheritable, (*first[1], *second[1])))
+    del first, second
+    assert len(before) - len(descriptors()) == 3, "nobody has taken them"
     os.close(read)
     os.close(write)  # they are still ours to close
 
@@ -129,7 +133,7 @@ def test_what_the_socket_does_not_take_waits_and_leaves_in_order(ends: Ends) -> 
     os.write(own[0], b"!")
     assert os.read(read, 1) == b"!"
     assert received(theirs) == Failed(TicketNo(1), b"y" * 2 * LARGEST)
-    os.close(own[0])
+    os.close(own.pop())
     os.close(read)
 
 
@@ -262,8 +266,6 @@ def test_a_channel_for_many_descriptors_takes_them() -> None:
     arrived = theirs.receive()
     assert arrived is not None
     assert len(arrived[1]) == 200
-    for fd in arrived[1]:
-        os.close(fd)
     ours.close()
     theirs.close()
 
@@ -280,3 +282,81 @@ def test_what_was_sent_is_heard_although_its_sender_ended_with_messages_unread()
         assert [ours.receive(), ours.receive()] == [(Kill(2), []), (Kill(3), [])]
         with pytest.raises(ChannelClosed):
             ours.receive()
+
+
+class Interruption(BaseException):
+    """What a signal handler raises."""
+
+
+def interrupt_at_every_moment(action: Callable[[], object]) -> int:
+    """Do this again and again, each time interrupted a moment later, until it is not; how often it was.
+
+    Python looks for signals where a function begins and where a built-in one has returned; in `__del__` it prints what a
+    handler raises.
+    """
+
+    def can_raise(frame: FrameType | None) -> bool:
+        return frame is None or (frame.f_code.co_name != "__del__" and can_raise(frame.f_back))
+
+    for moment in count(1):
+        left = moment
+
+        def look(frame: FrameType, event: str, _: object) -> None:
+            nonlocal left
+            left -= (
+                event in ("call", "c_return")
+                and frame.f_code.co_filename == channel_module.__file__
+                and can_raise(frame)
+            )
+            if left == 0:
+                left = -1
+                raise Interruption
+
+        sys.setprofile(look)
+        try:
+            action()
+        except Interruption:
+            continue
+        finally:
+            sys.setprofile(None)
+        return moment
+    raise AssertionError("not reached")
+
+
+def drain(ours: Channel, theirs: Channel) -> None:
+    while ours.has_unsent or theirs.has_unread:
+        ours.flush()
+        theirs.receive()
+
+
+def test_an_interruption_at_any_moment_of_receiving_leaves_no_descriptor_open(ends: Ends) -> None:
+    """A handler that raises after recvmsg has returned must not cost us the descriptor, and a batch with it."""
+    ours, theirs = ends
+    fd = os.open(os.devnull, os.O_RDONLY)
+    letter = Failed(TicketNo(0), b"x" * 2 * LARGEST)
+    messages: list[tuple[Message, list[int]]] = [(Born(SeatNo(0), 1), [fd]), (letter, [fd, fd]), (Kill(1), [])]
+    for message, along in messages:
+
+        def receive(message: Message = message, along: list[int] = along) -> None:
+            arrived = theirs.receive()
+            assert arrived is not None
+            assert (arrived[0], len(arrived[1])) == (message, len(along))
+
+        before = descriptors()
+        for _ in range(100):  # more than there are moments
+            ours.send(message, along)
+        assert interrupt_at_every_moment(receive) > 3
+        drain(ours, theirs)
+        assert descriptors() == before
+    os.close(fd)
+
+
+def test_an_interruption_at_any_moment_of_sending_leaves_no_descriptor_open(ends: Ends) -> None:
+    ours, theirs = ends
+    fd = os.open(os.devnull, os.O_RDONLY)
+    before = descriptors()
+    letter = Failed(TicketNo(0), b"x" * 2 * LARGEST)
+    assert interrupt_at_every_moment(lambda: ours.send(letter, [fd])) > 3
+    drain(ours, theirs)
+    assert descriptors() == before
+    os.close(fd)

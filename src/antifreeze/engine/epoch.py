@@ -32,7 +32,8 @@ from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Nothing, Outcome, Over, Pinning, opened_again
 from antifreeze.engine.pinning import Limits, Pinner
 from antifreeze.engine.plan.ticket import Ticket
-from antifreeze.engine.pool.ending import stop_deadline
+from antifreeze.engine.pool.ending import SHUT_DOWN, stop_deadline
+from antifreeze.engine.pool.happenings import Heard
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.succession import Estate
@@ -51,7 +52,6 @@ SLICE_S = 1.0
 PATIENCE_S, HURRY = 0.001, 64
 # So many messages of one worker find room in its channel, whatever their size, while nobody listens.
 MOST_UNHEARD = 16
-SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
 
 
 class Epoch:
@@ -138,6 +138,11 @@ class Epoch:
     def has_failed(self) -> bool:
         """Whether this epoch, and any that would follow it, can give no more batches."""
         return self._intake.failure is not None or self._tear is not None or self._pool.is_stopped
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether this is a child of the trainer, whose workers these are not."""
+        return self._pool.is_abandoned
 
     def begin(
         self,
@@ -237,16 +242,22 @@ class Epoch:
         pinner.await_pinned(outcome.pinned, batch=ticket.batch, limits=self._pinning_limits)
         self._awaits_pinning = False
 
+    def ask_to_stop(self) -> None:
+        """Have `next_batch`, if another thread is in it, come to an end soon; any thread may call this."""
+        self._pool.ask_to_stop()
+
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
         if self._intake.failure is None and self._delivery.next_ticket() is not None:
             self._intake.failure = functools.partial(RuntimeError, SHUT_DOWN)
-        self._delivery.break_off()
-        self._pool.stop()
-        if self._pinner is not None:
-            self._pinner.close()
-        self.read_times()
-        self._arena.close()
+        # All of these are done, whatever one of them raises, the last one first.
+        with contextlib.ExitStack() as last:
+            last.callback(self._arena.close)
+            last.callback(self.read_times)
+            if self._pinner is not None:
+                last.callback(self._pinner.close)
+            last.callback(self._pool.stop)
+            self._delivery.break_off()
 
     def read_times(self) -> None:
         """Add what workers have spent so far to the loader's tally."""
@@ -335,13 +346,16 @@ class Epoch:
                 return None
 
     def _end_workers(self) -> None:
-        for heard in self._pool.hear_out(deadline=stop_deadline()):
-            if not isinstance(heard.message, Filled | Failed | Emptied | Ended):
-                continue
+        try:
+            self._pool.hear_out(self._take_last, deadline=stop_deadline())
+        finally:
+            self._pool.stop()
+        self.read_times()
+
+    def _take_last(self, heard: Heard) -> None:
+        if isinstance(heard.message, Filled | Failed | Emptied | Ended):
             with contextlib.suppress(Exception):  # it may be the very fault; then the batch is made again
                 self._intake.receive(heard)
-        self._pool.stop()
-        self.read_times()
 
     def _go_on_here(self, bench: InlineBench, estates: Mapping[WorkerNo, Estate], fault: Exception) -> InlineEpoch:
         why = f"a fault of antifreeze itself: {fault!r}"

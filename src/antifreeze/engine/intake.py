@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections import deque
 from collections.abc import Sequence
 from typing import NoReturn
@@ -18,7 +17,7 @@ from antifreeze.engine.marks import Marks
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.outcomes import Nothing, Outcome, Over, Raised
 from antifreeze.engine.pinning import Pinner
-from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid
+from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid, close_all
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.sharing import Sharing
@@ -108,8 +107,7 @@ class Intake:
         """What a worker has said."""
         worker, message, descriptors = heard
         if worker.is_dismissed:  # since it said this
-            for fd in descriptors:
-                os.close(fd)
+            close_all(descriptors)
             return
         if self._tickets.sharing is not None and self._is_withdrawn(heard, self._tickets.sharing):
             return

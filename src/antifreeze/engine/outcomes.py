@@ -100,10 +100,11 @@ def opened_again(arrival: Arrival[Outcome], batch: Any, error: Exception | None)
     return arrival if isinstance(arrival.outcome, Nothing | Over) else Arrival(arrival.ticket, Made(batch))
 
 
-def _map_shared(descriptors: Sequence[int]) -> Shared:
+def _map_shared(descriptors: list[int], first: int) -> Shared:
     """The memory that came with a batch; what keeps it from being mapped is raised when the batch is opened."""
     try:
-        return [storage_of(fd) for fd in descriptors]
+        with interruptions.held():  # a signal must not cost us a descriptor between its two owners
+            return [storage_of(descriptors.pop(first)) for _ in range(len(descriptors) - first)]
     except (OSError, RuntimeError) as error:
         return error
 
@@ -124,14 +125,15 @@ class Outcomes:
         leased = worker.leases.pop(ticket)
         form = self._arena.form_of(worker.seat, parcel.form, definition)
         find = worker.stem.find
-        shared = _map_shared(heard.descriptors[1:] if made_bytes else heard.descriptors) if heard.descriptors else ()
+        shared = _map_shared(heard.descriptors, 1 if made_bytes else 0) if heard.descriptors else ()
         if body is not None:
             self._arena.pass_over(leased, worker.seat)
             return Letter(body, parcel, form, find, shared)
         if made_bytes:
-            slot = self._arena.adopt(
-                heard.descriptors[0], made_bytes, worker.seat, used_bytes=parcel.end, instead_of=leased
-            )
+            with interruptions.held():  # a signal must not cost us the descriptor between its two owners
+                slot = self._arena.adopt(
+                    heard.descriptors.pop(0), made_bytes, worker.seat, used_bytes=parcel.end, instead_of=leased
+                )
             return Full(slot, parcel, form, find, shared)
         if leased is None:
             raise InternalError(f"ticket {ticket} was filled into a slot that it did not have")

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from antifreeze.machine.reading import lines
 
+# Enough for what we may have to open at once: a batch, a process, a file of the ledger, a module to import.
+FEW_DESCRIPTORS = 8
+
 
 def is_linux() -> bool:
     """Whether our engine can run here at all."""
@@ -24,6 +27,11 @@ def descriptor_limit() -> int:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     except ImportError:
         return 256
+
+
+def is_nearly_out_of_descriptors(latest: int) -> bool:
+    """Whether few more can be opened, judged by the number of the one that was opened last: it is the lowest free one."""
+    return latest + FEW_DESCRIPTORS >= descriptor_limit()
 
 
 def umask() -> int | None:

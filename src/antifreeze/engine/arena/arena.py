@@ -13,6 +13,7 @@ owner is appended to a deque when it dies, and looked at before the next lease.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -167,12 +168,16 @@ class Arena:
     def adopt(self, fd: int, size: int, worker: SeatNo, *, used_bytes: int, instead_of: SlotNo | None) -> SlotNo:
         """The worker has made this memory, and filled it, because what it was given was too small or nothing at all."""
         self._letters[worker] = 0
-        segment = Segment(fd, size)
+        try:
+            segment = Segment(fd, size)
+        except BaseException:  # no memory to map it into
+            os.close(fd)
+            raise
         if instead_of is not None:
             self._drop(instead_of, Event.OUTGROW)
         slot = self._books.adopt(size)
         self._segments[slot] = segment
-        if len(self._books) > self._most_descriptors:
+        if len(self._books) > self._most_descriptors or machine.is_nearly_out_of_descriptors(fd):
             segment.close_descriptor()  # enough to read what is in it; it cannot be leased again
         self._note_batch(used_bytes)
         return slot

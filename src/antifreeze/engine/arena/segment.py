@@ -116,40 +116,62 @@ def create(size: int) -> Segment:
 
 def anonymous_file(name: str) -> int:
     """A descriptor of memory that has no name in any file system (an unlinked file where the kernel has no memfd)."""
+    made: list[int] = []
+    _open_anonymous(made, name)
+    return made[0]
+
+
+def _open_anonymous(owner: list[int], name: str) -> None:
     try:
-        return _memfd_create(name)
+        if hasattr(os, "memfd_create"):  # called from C: no signal handler runs before the descriptor is in the list
+            owner.extend(map(os.memfd_create, (name,), (os.MFD_CLOEXEC,)))
+        else:
+            owner.append(_memfd_create(name))
+        return
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
             raise
     fd, path = tempfile.mkstemp(prefix=name)
+    owner.append(fd)
     os.unlink(path)
-    return fd
 
 
 def copy_of(pieces: Iterable[bytes | memoryview], name: str) -> int:
     """A descriptor of anonymous memory that holds these bytes, one piece after the other."""
-    fd = anonymous_file(name)
+    made: list[int] = []
     try:
-        for piece in pieces:
-            view = memoryview(piece).cast("B")
-            while view.nbytes:
-                view = view[os.write(fd, view) :]
+        copy_into(made, pieces, name)
     except BaseException:
-        os.close(fd)
+        for fd in made:
+            os.close(fd)
         raise
-    return fd
+    return made[0]
+
+
+def copy_into(owner: list[int], pieces: Iterable[bytes | memoryview], name: str) -> None:
+    """As `copy_of`; the descriptor is in this list as soon as it is open, also if an error or a signal comes then."""
+    _open_anonymous(owner, name)
+    for piece in pieces:
+        view = memoryview(piece).cast("B")
+        while view.nbytes:
+            view = view[os.write(owner[-1], view) :]
 
 
 def read_all(fd: int) -> bytearray:
     """What `copy_of` put into this descriptor; closes it."""
     try:
-        content = bytearray(os.fstat(fd).st_size)
-        place = 0
-        while place < len(content):  # one call reads 2 GiB at most
-            place += os.preadv(fd, [memoryview(content)[place:]], place)
-        return content
+        return content_of(fd)
     finally:
         os.close(fd)
+
+
+def content_of(fd: int) -> bytearray:
+    """What `copy_of` put into this descriptor."""
+    content = bytearray(os.fstat(fd).st_size)
+    place = 0
+    while place < len(content):  # one call reads 2 GiB at most
+        place += os.preadv(fd, [memoryview(content)[place:]], place)
+    return content
 
 
 def map_private(fd: int) -> memoryview:
@@ -188,8 +210,6 @@ def _libc() -> Any:
 
 
 def _memfd_create(name: str) -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create(name, os.MFD_CLOEXEC)
     # Some builds of Python (uv's, conda's) were made against a C library that lacks it; the running one may have it.
     try:
         fd: int = _libc().memfd_create(name.encode(), 1)

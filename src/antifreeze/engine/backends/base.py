@@ -106,32 +106,37 @@ class StemHandle:
         """End the stem and all that is left of its workers."""
         if self._closed:
             return
-        try:
+        # All of these are done, whatever one of them raises, the last one first.
+        with contextlib.ExitStack() as last:
+            last.callback(self.close)
+            last.callback(self._kill)
             with contextlib.suppress(ChannelClosed):
                 self.control.send(Leave())
             process.wait_ended([self.pidfd], deadline=deadline)
-        finally:
-            process.kill(self.pidfd)
-            process.wait_ended([self.pidfd], deadline=time.monotonic() + process.SLICE_S)
-            if self._is_child:
-                process.reap(self.pid)
-            else:  # the clean base may be gone
-                process.reap_orphan(self.pidfd)
-            self.close()
+
+    def _kill(self) -> None:
+        process.kill(self.pidfd)
+        process.wait_ended([self.pidfd], deadline=time.monotonic() + process.SLICE_S)
+        if self._is_child:
+            process.reap(self.pid)
+        else:  # the clean base may be gone
+            process.reap_orphan(self.pidfd)
 
     def close(self) -> None:
         """Close our descriptors, and nothing else: without its lifeline, everything at the other end dies."""
         if self._closed:
             return
         self._closed = True
-        self.control.close()
-        for fd in (self.pidfd, *self._lifeline):
-            os.close(fd)
         _handles.discard(self)
+        with contextlib.ExitStack() as all_of_it:  # whatever one of them raises
+            for fd in (self.pidfd, *self._lifeline):
+                all_of_it.callback(os.close, fd)
+            self.control.close()
 
     def __del__(self) -> None:
-        # Whoever asked for it was interrupted before it could be kept.
-        self.stop(deadline=time.monotonic())
+        # The caller that asked for it was interrupted before it could be kept.
+        if not self._closed:
+            self.stop(deadline=0.0)
 
     def __repr__(self) -> str:
         return f"<StemHandle {self.kind} pid={self.pid}>"

@@ -114,8 +114,8 @@ class _Base:
         watch = IdleWatch(self.popen.pid, limit_s=START_IDLE_S)
         while not watch.is_idle_too_long():
             match self._next_message():
-                case (Grown(pid), [pidfd]):
-                    return pid, pidfd
+                case (Grown(pid), [_] as pidfds):
+                    return pid, pidfds.pop()
                 case (Unborn(_, why), _):
                     raise process.CannotFork(why)
                 case None:

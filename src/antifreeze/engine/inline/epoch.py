@@ -55,6 +55,9 @@ class Course(NamedTuple):
 class InlineEpoch:
     """Has tickets made into batches, here and now."""
 
+    is_abandoned = False
+    """A child of the trainer has a copy of it, and can go on with that."""
+
     def __init__(
         self,
         bench: InlineBench,
@@ -170,15 +173,22 @@ class InlineEpoch:
             )
             self._failure = functools.partial(RuntimeError, text)
 
+    def ask_to_stop(self) -> None:
+        """Have `next_batch`, if another thread is in it, come to an end after this batch; any thread may call this."""
+        if self._failure is None:
+            self._failure = functools.partial(RuntimeError, SHUT_DOWN)
+
     def close(self) -> None:
         """Let go of everything."""
         if self._failure is None and self._delivery.next_ticket() is not None:
             self._failure = functools.partial(RuntimeError, SHUT_DOWN)
-        self._delivery.break_off()
-        if self._pinner is not None:
-            self._pinner.close()
-        self.read_times()
-        self._close()
+        # All of these are done, whatever one of them raises, the last one first.
+        with contextlib.ExitStack() as last:
+            last.callback(self._close)
+            last.callback(self.read_times)
+            if self._pinner is not None:
+                last.callback(self._pinner.close)
+            self._delivery.break_off()
 
     def read_times(self) -> None:
         """Add what has been spent so far to the loader's tally."""

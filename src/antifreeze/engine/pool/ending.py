@@ -6,7 +6,10 @@ In a child of the trainer, pools are let go of: they are the trainer's.
 from __future__ import annotations
 
 import atexit
+import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from antifreeze.engine import forks
@@ -14,18 +17,22 @@ from antifreeze.engine.backends import interruptions
 
 # All workers are gone within two seconds, on a busy machine, too: so long they are asked, the rest is for force.
 STOP_DEADLINE_S = 1.2
+SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
+# A thread that the end of the program finds in an iterator sleeps from then on, this long at a time.
+LONG_S = 3600.0
 
 
 class Stoppable(Protocol):
     """What is to be ended with the program."""
 
-    def ask_to_leave(self) -> None: ...
+    def ask_to_stop(self) -> None: ...
     def stop(self, *, deadline: float | None = None) -> None: ...
     def abandon(self) -> None: ...
 
 
 # Held here until they are stopped: the collector may end the sockets of a pool before the iterator that would stop it.
 _pools: set[Stoppable] = set()
+_is_at_exit = False
 
 
 def hold(pool: Stoppable) -> None:
@@ -46,15 +53,39 @@ def stop_deadline() -> float:
     return time.monotonic() + STOP_DEADLINE_S
 
 
+def sleep_if_the_program_ends() -> None:
+    """Let a daemon thread go no further once the program ends: an error raised there would be printed, and help nobody.
+
+    Python ends such threads where they are; until then, this one must not go on without workers.
+    """
+    while _is_at_exit and threading.current_thread().daemon:
+        time.sleep(LONG_S)
+
+
 def _stop_all() -> None:
+    global _is_at_exit
+    _is_at_exit = True
     with interruptions.held():
         deadline = stop_deadline()
-        for pool in list(_pools):
-            pool.ask_to_leave()
-        for pool in list(_pools):
-            pool.stop(deadline=deadline)
+        pools = list(_pools)
+        each: list[Callable[[], None]] = [pool.ask_to_stop for pool in pools]
+        _do_all(each + [partial(pool.stop, deadline=deadline) for pool in pools])
+
+
+def _do_all(actions: list[Callable[[], None]]) -> None:
+    """Do each of these, also after one of them has raised; the first error is raised in the end."""
+    errors = []
+    for action in actions:
+        try:
+            action()
+        except Exception as error:  # whatever it is, the others are to be stopped as well
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _forget_in_child() -> None:
+    global _is_at_exit
+    _is_at_exit = False
     for pool in list(_pools):
         pool.abandon()

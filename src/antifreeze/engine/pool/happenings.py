@@ -17,6 +17,7 @@ class Heard(NamedTuple):
     worker: Worker
     message: Message
     descriptors: list[int]
+    """Popped by the object that keeps them (`Descriptors` closes the others)."""
 
 
 class Lost(NamedTuple):
@@ -49,5 +50,10 @@ def close_descriptors(happened: Sequence[Happening]) -> None:
     """Nobody wants to hear these any more."""
     for happening in happened:
         if isinstance(happening, Heard):
-            for fd in happening.descriptors:
-                os.close(fd)
+            close_all(happening.descriptors)
+
+
+def close_all(descriptors: list[int]) -> None:
+    """Close these; they are in the list no more."""
+    while descriptors:
+        os.close(descriptors.pop())

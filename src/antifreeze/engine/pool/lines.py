@@ -37,6 +37,15 @@ class Lines:
             self.listen_to(before)
             self.listen_to(worker)
 
+    def poll_apart(self, timeout_s: float) -> list[tuple[int, int]]:
+        """As `poll`, for all workers; also while another `poll` is under way, which a signal handler has interrupted."""
+        poll = select.poll()
+        for fd, worker in self.channels.items():
+            poll.register(fd, select.POLLIN | (select.POLLOUT if worker.channel.has_unsent else 0))
+        for fd in (*self.pidfds, *self.stems):
+            poll.register(fd, select.POLLIN)
+        return poll.poll(max(0.0, timeout_s) * 1000)
+
     def add_worker(self, worker: Worker) -> None:
         """Its channel, from the moment that it is asked for."""
         self.channels[worker.channel.fileno()] = worker

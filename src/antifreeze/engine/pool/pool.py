@@ -9,25 +9,35 @@ kept; the other is *dismissed*, and its death is heard of like everything else.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from antifreeze import machine
 from antifreeze.engine.arena.board import create as create_board
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.idle_watch import IdleWatch
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.pool import ending
-from antifreeze.engine.pool.happenings import Gone, Happening, Heard, Lost, StemSaid, close_descriptors
+from antifreeze.engine.pool.happenings import (
+    Gone,
+    Happening,
+    Heard,
+    Lost,
+    StemSaid,
+    close_all,
+    close_descriptors,
+)
 from antifreeze.engine.pool.lifecycle import Event, Life, after
 from antifreeze.engine.pool.lines import Lines, wait_readable
 from antifreeze.engine.pool.stems import Stems
+from antifreeze.engine.pool.turns import Turn, new_turn
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unborn, Unfit
-from antifreeze.errors import InternalError
+from antifreeze.errors import ArenaError, InternalError
 
 # How long the stem may take to say how a worker ended, once it has.
 VERDICT_DEADLINE_S = 1.0
@@ -35,12 +45,15 @@ VERDICT_DEADLINE_S = 1.0
 FINALIZERS_S, FINALIZERS_IDLE_S = 5.0, 1.0
 # Messages of one worker that are taken in before others get their turn: each may bring a descriptor.
 MOST_AT_ONCE = 16
+# How long a thread that asks for a worker's pid waits at a time for the thread that is hearing of births.
+BIRTH_SLICE_S = 0.05
 
 
 class Pool:
     """All workers of one iterator, and the stems that they hang on."""
 
-    def __init__(self, grow: Callable[[], StemHandle], *, workers: int) -> None:
+    def __init__(self, grow: Callable[[], StemHandle], *, workers: int, turn: Turn | None = None) -> None:
+        """`turn`: the lock of the iterator; its threads hold it whenever they use the pool."""
         self.workers: list[Worker] = []
         """By their number."""
         self.hedges: dict[WorkerNo, Worker] = {}
@@ -48,6 +61,10 @@ class Pool:
         self._stems = Stems(grow)
         self.is_waiting = False
         self.is_abandoned = False
+        self._turn = turn or new_turn()
+        self._is_asked_to_stop = False
+        self._is_leaving = False
+        """Whether workers have been told to leave: what cannot be received from one is not needed."""
         self._stopped = False
         self._next_seat = 0
         self._happened: list[Happening] = []
@@ -68,8 +85,8 @@ class Pool:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the workers have been ended, or are another process's."""
-        return self._stopped
+        """Whether the workers have been ended or are to be ended now, or are another process's."""
+        return self._stopped or self._is_asked_to_stop
 
     def send(self, worker: Worker, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send to one worker; if it is gone, its death will be noticed in the next wait."""
@@ -116,7 +133,11 @@ class Pool:
         while worker.known_pid is None and worker.life is Life.ASKED_FOR and time.monotonic() < deadline:
             if self._stopped:
                 return
-            self._take_in(self._lines.poll(process.SLICE_S * 1000))
+            if self._turn.acquire(timeout=BIRTH_SLICE_S):  # else the thread that has it hears of the birth
+                try:
+                    self._take_in(self._lines.poll_apart(BIRTH_SLICE_S))
+                finally:
+                    self._turn.release()
 
     def replace(self, number: WorkerNo) -> Worker:
         """Another worker in the place of one that is lost; from another stem, if theirs is gone."""
@@ -184,39 +205,79 @@ class Pool:
 
     def ask_to_leave(self) -> None:
         """Tell all workers that nothing more is wanted of them."""
-        self._lines.await_only(None)  # one of them may be waiting for room to send in
+        self._is_leaving = True
         for worker in self._all():
             worker.life = after(worker.life, Event.STOP)
-            self.send(worker, Leave())
+            worker.board.close()  # a descriptor each, which may be needed to receive what they still say
+            with contextlib.suppress(ArenaError, OSError):  # it is killed when the time is up
+                self.send(worker, Leave())
 
-    def hear_out(self, *, deadline: float) -> list[Heard]:
-        """Tell all workers to leave; what they say until they have, or until the deadline."""
+    def hear_out(self, take: Callable[[Heard], None], *, deadline: float) -> None:
+        """Tell all workers to leave; `take` is given what they say until they have left, or until the deadline."""
         self.ask_to_leave()
-        while time.monotonic() < deadline and not all(self._is_over(worker) for worker in self._all()):
-            self._take_in(self._lines.poll(max(0.0, deadline - time.monotonic()) * 1000))
-        happened, self._happened = self._happened, []
-        return [happening for happening in happened if isinstance(happening, Heard)]
+        while True:
+            happened, self._happened = self._happened, []
+            for happening in happened:
+                if isinstance(happening, Heard):
+                    take(happening)
+            if time.monotonic() >= deadline or all(self._is_over(worker) for worker in self._all()):
+                return
+            self._take_in(self._lines.poll_apart(deadline - time.monotonic()))
+
+    def ask_to_stop(self) -> None:
+        """Tell workers to leave, or have the thread whose turn it is do that soon; any thread may call this."""
+        if self._stopped:
+            return
+        self._is_asked_to_stop = True
+        if self._turn.acquire(blocking=False):
+            try:
+                self.ask_to_leave()
+            finally:
+                self._turn.release()
+        else:
+            for worker in list(self._all()):
+                worker.channel.hang_up()  # ends the wait of that thread
 
     def stop(self, *, deadline: float | None = None) -> None:
         """End all workers and the stems: by asking, then, when time is up for all of them together, by force.
 
-        What is interrupted can be called again.
+        What is interrupted can be called again. If another thread does not give up its turn in time, it is for that thread
+        to stop the pool.
         """
         if self._stopped:
             return
+        deadline = deadline or ending.stop_deadline()
+        if not self._turn.acquire(blocking=False):
+            self.ask_to_stop()
+            if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                return
         try:
-            deadline = deadline or ending.stop_deadline()
+            self._stop(deadline)
+        finally:
+            self._turn.release()
+
+    def _stop(self, deadline: float) -> None:
+        # All of these are done, whatever one of them raises, the last one first.
+        with contextlib.ExitStack() as last:
+            last.callback(self._close)
+            last.callback(self._end_stems)
+            last.callback(self._kill_all)
+            self._is_asked_to_stop = True
             self.ask_to_leave()
             self._await_ends(deadline)
             self._await_finalizers()
-        finally:
-            for worker in self._all():
-                self._kill(worker)
-            # A stem that has brought up nobody yet is still importing, and hears nothing.
-            grace_s = VERDICT_DEADLINE_S / 2 if any(worker.known_pid for worker in self._all()) else 0.0
-            self._await_ends(time.monotonic() + grace_s)
-            self._stems.stop(grace_s=grace_s)
-            self._close()
+
+    def _kill_all(self) -> None:
+        for worker in self._all():
+            self._kill(worker)
+        self._await_ends(time.monotonic() + self._grace_s())
+
+    def _end_stems(self) -> None:
+        self._stems.stop(grace_s=self._grace_s())
+
+    def _grace_s(self) -> float:
+        # A stem that has brought up nobody yet is still importing, and hears nothing.
+        return VERDICT_DEADLINE_S / 2 if any(worker.known_pid for worker in self._all()) else 0.0
 
     def abandon(self) -> None:
         """In a child of the trainer: let go of our copies of the descriptors, and touch nothing else."""
@@ -229,6 +290,8 @@ class Pool:
         yield from self._dismissed
 
     def _ask_for(self, number: WorkerNo) -> Worker:
+        if self.is_stopped:
+            raise RuntimeError(ending.SHUT_DOWN)
         if self.stem.is_gone:
             self._lines.add_stem(self._stems.grow())
         seat = SeatNo(self._next_seat)
@@ -242,8 +305,12 @@ class Pool:
                 raise
             worker = Worker(number, seat, Channel(ours, blocking=False), board, self, self.stem)
             self._lines.add_worker(worker)
-            with theirs:
-                self.stem.fork_worker(number, seat, theirs, board.segment.fd)
+            try:
+                with theirs:
+                    self.stem.fork_worker(number, seat, theirs, board.segment.fd)
+            except BaseException:
+                self._forget(worker)
+                raise
         return worker
 
     def _let_go(self, worker: Worker) -> None:
@@ -264,13 +331,15 @@ class Pool:
         """What has become readable, into what has happened."""
         for fd, mask in ready:
             if (worker := self._lines.channels.get(fd)) is not None:
-                self._hear(worker, mask)
+                if not self._hear(worker, mask):
+                    return  # the others are still readable in the next wait
             elif (worker := self._lines.pidfds.get(fd)) is not None:
                 self._note_death(worker)
             elif (stem := self._lines.stems.get(fd)) is not None:
                 self._listen_to_stem(stem)
 
-    def _hear(self, worker: Worker, mask: int) -> None:
+    def _hear(self, worker: Worker, mask: int) -> bool:
+        """Receive what this worker has sent; False if descriptors are so few that this is to be dealt with first."""
         try:
             if mask & select.POLLOUT:
                 worker.channel.flush()
@@ -281,15 +350,25 @@ class Pool:
                 if received is None:
                     break
                 self._happened.append(Heard(worker, *received))
+                if received[1] and machine.is_nearly_out_of_descriptors(max(received[1])):
+                    return False
+        except (ArenaError, OSError):
+            if not self._is_leaving:
+                raise
+            self._lines.drop_channel(worker)
+            worker.channel.close()
         except ChannelClosed:
             self._lines.drop_channel(worker)
             if worker.life is Life.LEAVING:  # as it was told to; finalizers of the user's may run in it now
-                return
+                return True
             # It is about to end. If it is not (user code can close any descriptor), it is of no use any more.
-            if worker.pidfd is not None and process.wait_ended(
-                [worker.pidfd], deadline=time.monotonic() + VERDICT_DEADLINE_S / 2
+            if (
+                not (self._is_leaving or self.is_stopped)
+                and worker.pidfd is not None
+                and process.wait_ended([worker.pidfd], deadline=time.monotonic() + VERDICT_DEADLINE_S / 2)
             ):
                 self._kill(worker)
+        return True
 
     def _note_death(self, worker: Worker) -> None:
         assert worker.pidfd is not None
@@ -321,24 +400,31 @@ class Pool:
 
     def _listen_to_stem(self, stem: StemHandle) -> None:
         stem.control_flush()
+        try:
+            self._hear_stem(stem)
+        except (ArenaError, OSError):  # no descriptor left for that of a process
+            if not self._is_leaving:
+                raise
+        if not stem.is_gone and stem.has_ended():
+            self._note_stem_end(stem)
+
+    def _hear_stem(self, stem: StemHandle) -> None:
         by_seat = {worker.seat: worker for worker in self._all()}
         for message, descriptors in stem.receive():
             match message:
                 case Born(seat, pid) if seat in by_seat:
-                    self._note_birth(by_seat[seat], pid, descriptors[0])
+                    with interruptions.held():  # a signal must not cost us the descriptor between its two owners
+                        self._note_birth(by_seat[seat], pid, descriptors.pop())
                 case Exited(seat, _, exitcode, released_locks) if seat in by_seat:
                     by_seat[seat].exitcode, by_seat[seat].released_locks = exitcode, released_locks
                 case Unborn(seat, why) if seat in by_seat:
                     self._note_unborn(by_seat[seat], why)
                 case Born() | Unborn() | Exited():  # of one that has been replaced since
-                    for fd in descriptors:
-                        os.close(fd)
+                    close_all(descriptors)
                 case Settled() | Unfit():
                     self._happened.append(StemSaid(stem, message))
                 case _:
                     raise InternalError(f"a stem cannot say {message!r}")
-        if not stem.is_gone and stem.has_ended():
-            self._note_stem_end(stem)
 
     def _note_birth(self, worker: Worker, pid: int, pidfd: int) -> None:
         worker.born(pid, pidfd)
@@ -375,7 +461,7 @@ class Pool:
         """Take in what happens until all workers, or these, have ended, or until the deadline; nobody wants to hear it."""
         workers = list(self._all()) if among is None else among
         while time.monotonic() < deadline and not all(self._is_over(worker) for worker in workers):
-            self._take_in(self._lines.poll(max(0.0, deadline - time.monotonic()) * 1000))
+            self._take_in(self._lines.poll_apart(deadline - time.monotonic()))
             close_descriptors(self._happened)
             self._happened.clear()
 
@@ -402,12 +488,13 @@ class Pool:
 
     def _close(self) -> None:
         self._stopped = True
-        close_descriptors(self._happened)
-        self._happened.clear()
-        for worker in self._all():
-            worker.close()
-        self._stems.close()
         ending.let_go(self)
+        with contextlib.ExitStack() as all_of_it:  # whatever one of them raises
+            all_of_it.callback(self._stems.close)
+            for worker in self._all():
+                all_of_it.callback(worker.close)
+            close_descriptors(self._happened)
+            self._happened.clear()
 
     def __repr__(self) -> str:
         return f"<Pool {self.stem!r} {self.workers!r}>"

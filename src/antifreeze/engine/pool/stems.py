@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -31,10 +32,16 @@ class Stems:
 
     def stop(self, *, grace_s: float) -> None:
         """End them, each with so much time to leave by itself."""
-        for stem in self.all:
-            stem.stop(deadline=time.monotonic() + grace_s)
+        with contextlib.ExitStack() as stack:  # all of them, whatever one raises
+            for stem in reversed(self.all):
+                stack.callback(_stop, stem, grace_s)
 
     def close(self) -> None:
         """Let go of them."""
-        for stem in self.all:
-            stem.close()
+        with contextlib.ExitStack() as stack:
+            for stem in reversed(self.all):
+                stack.callback(stem.close)
+
+
+def _stop(stem: StemHandle, grace_s: float) -> None:
+    stem.stop(deadline=time.monotonic() + grace_s)

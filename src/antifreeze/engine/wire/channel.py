@@ -8,6 +8,7 @@ an outbox. The other side blocks for at most a slice at a time.
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import os
 import select
@@ -16,6 +17,8 @@ import struct
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import starmap
+from typing import Any
 
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.wire.messages import Message, decode, encode
@@ -29,6 +32,7 @@ SLICE_S = 5
 PAUSE_S = 0.01
 _ENCLOSED = b"\xaf"
 _INTS = array.array("i")
+_run_out = deque[object](maxlen=0).extend
 _ANCILLARY_BYTES = socket.CMSG_SPACE(8 * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 _MANY_ANCILLARY_BYTES = socket.CMSG_SPACE(MOST_DESCRIPTORS * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 
@@ -42,13 +46,49 @@ class ChannelClosed(Exception):
     """The other side is gone."""
 
 
+class Descriptors(list[Any]):
+    """Open descriptors that no other object owns yet: all that have not been popped are closed with this list.
+
+    A signal handler that raises while a message is taken in drops this list with the frames, and nothing stays open.
+    Before `unpack`, the only element is what `recvmsg` returned.
+    """
+
+    def unpack(self) -> None:
+        """Replace what `recvmsg` returned by the descriptors in it."""
+        self[:] = _descriptors(self[0][1])
+
+    def close(self) -> None:
+        """Close what has not been popped."""
+        if self and isinstance(self[0], tuple):
+            self.unpack()
+        closing = map(os.close, list(self))
+        # From here on one function is called, which is not written in Python: no signal handler runs before it is done.
+        del self[:]
+        _run_out(closing)
+
+    def first(self) -> Descriptors:
+        """The first one, which is owned by what is returned from now on."""
+        first = Descriptors()
+        first[:], self[:1] = self[:1], []  # this calls nothing, so nothing can come in between
+        return first
+
+    def __del__(self) -> None:
+        if self:
+            self.close()
+
+
 class Channel:
     """One end of a connection."""
 
     def __init__(self, sock: socket.socket, *, blocking: bool, many_descriptors: bool = False) -> None:
         self._socket = sock
         self._ancillary = _MANY_ANCILLARY_BYTES if many_descriptors else _ANCILLARY_BYTES
-        self._outbox: deque[tuple[bytes, list[int]]] = deque()
+        # Arguments of `recvmsg`, as `starmap` takes them.
+        self._how = ((LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC),)
+        self._inbox = Descriptors()
+        """What `recvmsg` has returned, until it is known whether descriptors came with it."""
+        self._owns_descriptors = not blocking
+        self._outbox: deque[tuple[bytes, Descriptors]] = deque()
         self._poll = select.poll()
         self._poll.register(sock.fileno(), select.POLLIN)
         if blocking:
@@ -78,14 +118,15 @@ class Channel:
         raw = encode(message)
         if len(raw) <= LARGEST and not self._outbox and self._try_send(raw, descriptors):
             return
-        own: list[int] = []
+        own = Descriptors()
         try:
             if len(raw) > LARGEST:
-                own.append(memory.copy_of([raw], "antifreeze-letter"))
+                memory.copy_into(own, [raw], "antifreeze-letter")
                 raw = _ENCLOSED
-            own.extend(os.dup(fd) for fd in descriptors)
+            own.extend(
+                map(os.dup, descriptors)
+            )  # no signal handler runs between a descriptor and its place in the list
         except OSError as error:
-            _close_all(own)
             raise _what_it_means(error) from error
         self._outbox.append((raw, own))
         self.flush()
@@ -97,7 +138,7 @@ class Channel:
             if not self._try_send(raw, descriptors):
                 return
             self._outbox.popleft()
-            _close_all(descriptors)
+            descriptors.close()
 
     def send_all(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         """Send, and wait in slices until the other side has room; for workers and stems, who may wait."""
@@ -107,33 +148,56 @@ class Channel:
             self.flush()
 
     def receive(self) -> tuple[Message, list[int]] | None:
-        """The next message and its descriptors (the caller's from now on); None: nothing has come (in this slice)."""
-        try:
-            raw, ancillary, flags, _ = self._recvmsg()
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError as error:
-            raise _what_it_means(error) from error
-        descriptors = _descriptors(ancillary) if ancillary else []
-        if flags & socket.MSG_CTRUNC:
-            _close_all(descriptors)
-            raise _no_descriptors()
-        if not raw:
-            raise ChannelClosed("end of file")
-        return decode(memory.read_all(descriptors.pop(0)) if raw == _ENCLOSED else raw), descriptors
+        """The next message and its descriptors (the caller's from now on); None: nothing has come (in this slice).
 
-    def _recvmsg(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
+        On the trainer's side the descriptors are `Descriptors`: a caller that keeps one pops it.
+        """
+        inbox = self._inbox
+        if not inbox:
+            try:
+                self._take_in(inbox)
+            except (BlockingIOError, InterruptedError):
+                return None
+            except OSError as error:
+                raise _what_it_means(error) from error
+        raw, ancillary, flags, _ = inbox[0]
+        if not ancillary and not flags & socket.MSG_CTRUNC:
+            inbox.clear()
+            if not raw:
+                raise ChannelClosed("end of file")
+            return decode(raw), []
+        self._inbox = Descriptors()  # the old one is owned by this call now
+        inbox.unpack()
+        if flags & socket.MSG_CTRUNC:
+            raise _no_descriptors()
+        if raw == _ENCLOSED:
+            letter = inbox.first()
+            raw = memory.content_of(letter[0])
+        message = decode(raw)
+        if self._owns_descriptors:
+            return message, inbox
+        descriptors = list(inbox)
+        inbox.clear()
+        return message, descriptors
+
+    def _take_in(self, inbox: Descriptors) -> None:
+        # `starmap` and `extend` call `recvmsg` without Python in between, so that no signal handler can run before what it
+        # returns is in the list: a handler that raised there would leave descriptors open whose numbers are lost.
         try:
-            return self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
+            inbox.extend(starmap(self._socket.recvmsg, self._how))
         except ConnectionResetError:
             # Said once, when the other side is gone with messages of ours unread; what it had sent comes after it.
-            return self._socket.recvmsg(LARGEST, self._ancillary, socket.MSG_CMSG_CLOEXEC)
+            inbox.extend(starmap(self._socket.recvmsg, self._how))
+
+    def hang_up(self) -> None:
+        """Receive nothing more; ends a wait for this channel in another thread. What is sent still arrives."""
+        with contextlib.suppress(OSError):  # it is closed, or the other side is
+            self._socket.shutdown(socket.SHUT_RD)
 
     def close(self) -> None:
         """Close this end, and all that waits to be sent with it."""
-        for _, descriptors in self._outbox:
-            _close_all(descriptors)
         self._outbox.clear()
+        self._inbox.close()
         self._socket.close()
 
     def _try_send(self, raw: bytes, descriptors: Sequence[int]) -> bool:
@@ -172,11 +236,6 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(content[: len(content) - len(content) % found.itemsize])
     return found.tolist()
-
-
-def _close_all(descriptors: Sequence[int]) -> None:
-    for fd in descriptors:
-        os.close(fd)
 
 
 def _no_descriptors() -> ArenaError:
