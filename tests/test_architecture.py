@@ -47,7 +47,7 @@ engine.wire | engine.flow | engine.crossing | engine.supervise
 engine.plan | engine.arena
 observe
 doctor
-settings | machine | whenimported | resources | hook | engine.numbers | engine.intent | engine.forks
+settings | machine | whenimported | resources | hook | engine.numbers | engine.intent | engine.forks | engine.showing
 errors
 codes
 """

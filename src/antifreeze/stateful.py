@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import os
-import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from antifreeze.engine.plan.progress import check_same, from_state, to_state
 from antifreeze.engine.worker.birth import new_generator
 from antifreeze.errors import CheckpointError, ConfigError
 from antifreeze.loader import DataLoader
+from antifreeze.observe.beside import Beside
 from antifreeze.resuming import Loaded, StatefulIterator, open_state
 from antifreeze.resuming_alone import InlineIterator, StatefulTicketIterator
 from antifreeze.settings import OnError, Seeding, options_of
@@ -43,7 +43,7 @@ class _Record:
 
 
 # Beside the loaders, not in them: clients copy, pickle and rebuild loaders by all that they find in them.
-_records: weakref.WeakKeyDictionary[Any, _Record] = weakref.WeakKeyDictionary()
+_records: Beside[_Record] = Beside()
 
 
 class StatefulDataLoader(DataLoader[T_co]):
@@ -190,7 +190,7 @@ class StatefulDataLoader(DataLoader[T_co]):
     def _antifreeze_record(self) -> _Record:
         record = _records.get(self)
         if record is None:
-            record = _records[self] = _Record()
+            record = _records.keep(self, _Record())
         return record
 
     def __iter__(self) -> _BaseDataLoaderIter:

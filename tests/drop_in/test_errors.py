@@ -143,3 +143,28 @@ def test_persistent_workers_survive_an_error_of_the_dataset(ours: Way) -> None:
         return [outcomes(iter(loader)) for _ in range(3)]
 
     assert_same(ours, case)
+
+
+class Unshowable:
+    """An index whose `repr` raises."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class Shown(Numbers):
+    def __getitem__(self, index: Any) -> Any:
+        if index.number == 5:
+            raise ValueError("bad")
+        return super().__getitem__(index.number)
+
+
+def test_an_index_that_cannot_be_shown_does_not_hide_the_error(ours: Way) -> None:
+    def case(make: Maker) -> Any:
+        return outcomes(iter(make(Shown(12), batch_size=2, sampler=[Unshowable(number) for number in range(12)])))
+
+    seen = assert_same(ours, case)
+    assert [kind for kind, _ in seen] == ["value"] * 2 + ["raised"] + ["value"] * 3 + ["raised"]

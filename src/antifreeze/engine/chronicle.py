@@ -18,6 +18,7 @@ from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
 from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.showing import show, text_of
 from antifreeze.engine.supervise import stacks
 from antifreeze.engine.supervise.cause import Cause
 from antifreeze.engine.supervise.watchdog import Watchdog
@@ -96,7 +97,7 @@ class Chronicle:
             pid=pid,
             batch=ticket.batch,
             sample=wording.sample_of(ticket, position),
-            exception=f"{type(error).__name__}: {error}",
+            exception=f"{type(error).__name__}: {text_of(error)}",
         )
 
     def note_end(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, cause: Cause) -> None:
@@ -278,9 +279,9 @@ class Chronicle:
     def note_quarantine(self, ticket: Ticket, index: Hashable, why: str) -> None:
         """A sample will not be fetched any more."""
         self._ledger.add(
-            Kind.SAMPLE_QUARANTINED, f"not fetched any more: {why}", batch=ticket.batch, sample=repr(index)
+            Kind.SAMPLE_QUARANTINED, f"not fetched any more: {why}", batch=ticket.batch, sample=show(index)
         )
-        say_counted("quarantine", f"batch {ticket.batch}, sample {index!r}: not fetched any more; {why}")
+        say_counted("quarantine", f"batch {ticket.batch}, sample {show(index)}: not fetched any more; {why}")
 
     def loss(self, lost: Lost, pulse: Pulse, ticket: Ticket | None, *, why: str, cause: Cause, times: int) -> Failure:
         """The error for a worker that ended, as one of so many that ended there, and is not replaced."""

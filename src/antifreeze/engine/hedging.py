@@ -17,6 +17,7 @@ from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.showing import text_of
 from antifreeze.engine.succession import Succession
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.witness import Witness
@@ -182,7 +183,7 @@ class Hedging:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"{type(error).__name__}: {text_of(error)}".splitlines()[0]
 
 
 def _progress(pulse: Pulse) -> tuple[int, int, int]:

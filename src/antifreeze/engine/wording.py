@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from antifreeze.engine.arena.board import Pulse, Step
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.happenings import Lost
+from antifreeze.engine.showing import show
 from antifreeze.errors import WorkerCrashed, WorkerKilled, WorkerLost
 
 _OWN_FAULT = {
@@ -75,8 +76,8 @@ def sample_at(pulse: Pulse, ticket: Ticket | None) -> str | None:
 def sample_of(ticket: Ticket, position: int) -> str | None:
     """The sample at this position of a batch; None: no single one."""
     if isinstance(ticket.index, list | tuple | range):
-        return repr(ticket.index[position]) if 0 <= position < len(ticket.index) else None
-    return repr(ticket.index)
+        return show(ticket.index[position]) if 0 <= position < len(ticket.index) else None
+    return show(ticket.index)
 
 
 def signal_name(exitcode: int | None) -> str | None:
@@ -92,7 +93,7 @@ def signal_name(exitcode: int | None) -> str | None:
 def whereabouts(ticket: Ticket, position: int) -> str:
     """A batch and, where it is known, the sample of it that is meant."""
     if position >= 0 and isinstance(ticket.index, list | tuple | range) and position < len(ticket.index):
-        return f"batch {ticket.batch}, sample {ticket.index[position]!r}"
+        return f"batch {ticket.batch}, sample {show(ticket.index[position])}"
     return f"batch {ticket.batch}, {indices(ticket)}"
 
 
@@ -100,6 +101,6 @@ def indices(ticket: Ticket) -> str:
     """The samples of a batch, in words."""
     index = ticket.index
     if not isinstance(index, list | tuple | range):
-        return f"sample {index!r}"
-    shown = ", ".join(map(repr, index[:8])) + (", …" if len(index) > 8 else "")
+        return f"sample {show(index)}"
+    shown = ", ".join(map(show, index[:8])) + (", …" if len(index) > 8 else "")
     return f"samples {shown}"

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Hashable
 from typing import Any, Protocol
 
+from antifreeze.observe.beside import Beside
 from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.report import end_line
 from antifreeze.observe.say import say
@@ -44,7 +45,7 @@ class Account:
         return self.tally.snapshot(self.ledger.counts)
 
 
-_accounts: weakref.WeakKeyDictionary[Any, Account] = weakref.WeakKeyDictionary()
+_accounts: Beside[Account] = Beside()
 
 
 def account_of(loader: Any) -> Account:
@@ -52,7 +53,7 @@ def account_of(loader: Any) -> Account:
     account = _accounts.get(loader)
     if account is None:
         options = options_of(loader)
-        account = _accounts[loader] = Account(Ledger(options.ledger_file))
+        account = _accounts.keep(loader, Account(Ledger(options.ledger_file)))
         if options.stats:
             atexit.register(_summarise, account)
     return account
@@ -60,7 +61,8 @@ def account_of(loader: Any) -> Account:
 
 def share_account(account: Account, *, heir: Any) -> None:
     """Let a loader that was built from the pieces of another write into the account of that one."""
-    _accounts.setdefault(heir, account)
+    if _accounts.get(heir) is None:
+        _accounts.keep(heir, account)
 
 
 def _summarise(account: Account) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 
+from antifreeze.observe.say import say_once
+
 
 def record(*, engine: str, stem: str | None, reason: str | None) -> None:
     """Note what carries a loader that starts now."""
@@ -15,5 +17,8 @@ def record(*, engine: str, stem: str | None, reason: str | None) -> None:
     if not path:
         return
     line = json.dumps({"pid": os.getpid(), "engine": engine, "stem": stem, "reason": reason})
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:  # a file that cannot be written must not keep a loader from starting
+        say_once(f"ANTIFREEZE_USAGE cannot be written: {error}")

@@ -12,6 +12,7 @@ from antifreeze.engine.backends.grown import grow
 from antifreeze.engine.backends.hazards.lost_threads import find_lost_thread
 from antifreeze.engine.backends.hazards.search import find_hazard
 from antifreeze.engine.crossing.raised import load_error
+from antifreeze.engine.showing import text_of
 from antifreeze.engine.wire.messages import Unfit
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import AntifreezeError, InternalError
@@ -108,4 +109,4 @@ def _grow_settled(recipe: Recipe) -> StemHandle:
 def _first_line(error: Exception) -> str:
     if isinstance(error, AntifreezeError):
         return error.what.partition("\n")[0]
-    return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return f"{type(error).__name__}: {text_of(error)}".partition("\n")[0]

@@ -18,6 +18,7 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 
 from antifreeze.engine.crossing import results
+from antifreeze.engine.showing import show
 from antifreeze.errors import SampleFailed
 
 # Of exceptions that are chained to, or inside, one another; what is beyond is in the text.
@@ -64,7 +65,7 @@ def load_error(raw: bytes, find: results.Find) -> Exception:
     try:
         error: Exception | ExceptionWrapper = results.load(raw, find)
     except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
-        return SampleFailed("a worker raised an exception that could not be rebuilt here", why=repr(why))
+        return SampleFailed("a worker raised an exception that could not be rebuilt here", why=show(why))
     return unwrap(error, find) if isinstance(error, ExceptionWrapper) else error
 
 

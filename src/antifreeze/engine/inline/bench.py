@@ -28,6 +28,7 @@ from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
 from antifreeze.engine.seclusion import alone
+from antifreeze.engine.showing import show
 from antifreeze.engine.wire.messages import Begin, Mishap, Work
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.bench import NotMade
@@ -205,6 +206,6 @@ def copied(dataset: Any) -> Any:
             raise CannotCross(
                 f"{type(dataset).__qualname__} cannot be copied",
                 where="dataset",
-                why=f"in one process, each worker number reads a copy of its own: {error!r}",
+                why=f"in one process, each worker number reads a copy of its own: {show(error)}",
                 try_="num_workers=0, or a dataset that copy.copy can copy",
             ) from error

@@ -12,15 +12,19 @@ import json
 import os
 import sys
 import time
-import weakref
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from antifreeze.doctor.facts import Place
+from antifreeze.observe.beside import Beside
 from antifreeze.probes.places import Places
 
-_built_at: weakref.WeakKeyDictionary[Any, Place | None] = weakref.WeakKeyDictionary()
+_built_at: Beside[tuple[Place | None]] = Beside()
+
+
+def _place_of(loader: Any) -> Place | None:
+    return (_built_at.get(loader) or (None,))[0]
 
 
 def hook_loaders(module: ModuleType, directory: str) -> None:
@@ -31,8 +35,8 @@ def hook_loaders(module: ModuleType, directory: str) -> None:
     @functools.wraps(init)
     def noted_init(self: Any, *arguments: Any, **keywords: Any) -> None:
         init(self, *arguments, **keywords)
-        if self not in _built_at:
-            _built_at[self] = places.of_caller(depth=2)[1]
+        if _built_at.get(self) is None:
+            _built_at.keep(self, (places.of_caller(depth=2)[1],))
 
     @functools.wraps(iterate)
     def caught_iterate(self: Any) -> Any:
@@ -73,8 +77,8 @@ def examine_and_leave(loader: Any, directory: str, places: Places, iterate: Any)
     try:
         from antifreeze.probes.patient.conduct import Conduct  # noqa: PLC0415 - needs torch, and all of the engine
 
-        others = [each for each in list(_built_at) if each is not loader and each.num_workers > 0]
-        conduct = Conduct(Path(directory), places, iterate=iterate, built_at=_built_at)
+        others = [each for each in _built_at.objects() if each is not loader and each.num_workers > 0]
+        conduct = Conduct(Path(directory), places, iterate=iterate, built_at=_place_of)
         conduct.examine(loader, iterated_at=iterated_at, others=others)
     except BaseException as fault:  # noqa: BLE001 - it is ours, and must not look like one of the program's
         import traceback  # noqa: PLC0415

@@ -11,7 +11,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from multiprocessing import process
 from pathlib import Path
@@ -49,7 +49,7 @@ class Conduct:
         places: Places,
         *,
         iterate: Callable[[Any], Iterator[Any]],
-        built_at: Mapping[Any, Place | None],
+        built_at: Callable[[Any], Place | None],
     ) -> None:
         self._directory = directory
         self._places = places
@@ -84,7 +84,7 @@ class Conduct:
         try:
             from antifreeze.probes.objects import look_at  # noqa: PLC0415 - what it needs is not needed before
 
-            fact = look_at(loader, number=number, built_at=self._built_at.get(loader), iterated_at=iterated_at)
+            fact = look_at(loader, number=number, built_at=self._built_at(loader), iterated_at=iterated_at)
             self._looked_at[number] = fact
             self._log.write(loader=asdict(fact))
         except Exception as fault:  # noqa: BLE001 - the trials tell most, and work without it
