@@ -32,8 +32,10 @@ from antifreeze.engine.pool.ending import STOP_DEADLINE_S, sleep_if_the_program_
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.turns import Turn, new_turn
 from antifreeze.engine.seclusion import Secluded, draws_at_once
+from antifreeze.engine.showing import show
 from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
+from antifreeze.engine.worker.randomness import global_state, restore_global
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
@@ -64,6 +66,8 @@ class Iterator(_Stock):
     """Whether the thread that has the turn takes a batch, or begins a pass."""
     _is_to_be_shut_down = False
     """Whether that is left to the thread that takes a batch now."""
+    _draws: _Draws | None = None
+    """Those of starting workers, until the first pass has begun."""
     _is_stock = False
     _is_ours = True  # looked for in the class itself: a class that others derive from it is theirs
 
@@ -77,7 +81,7 @@ class Iterator(_Stock):
             return
         self._turn = new_turn()
         try:
-            draws = _Draws(loader)
+            draws = self._draws = _Draws(loader)
             fault = self._try_to_start(loader)
             if fault is not None:
                 draws.undo()
@@ -103,7 +107,7 @@ class Iterator(_Stock):
                 is_the_users = isinstance(error, CannotCross | ConfigError) or interruption is not None
                 if is_the_users or not isinstance(error, Exception) or mode() is Mode.REQUIRE:
                     raise
-                return repr(error)
+                return show(error)
         return None
 
     def _start(self, loader: Any) -> None:
@@ -216,6 +220,7 @@ class Iterator(_Stock):
         self._run_stock(loader, reason)
 
     def _run_stock(self, loader: Any, reason: str) -> None:
+        self._epoch = None
         say_if_not_in_force(loader)
         usage.record(engine="torch", stem=None, reason=reason)
         self._is_stock = True
@@ -300,12 +305,20 @@ class Iterator(_Stock):
 
     def _reset_in_turn(self, loader: Any, first_iter: bool) -> None:
         assert self._epoch is not None
+        draws, self._draws = self._draws or _Draws(loader), None
         # Kept workers that were lost, or do not know what the dataset has become: this epoch begins with new ones.
         has_new_workers = self._epoch.has_failed or (not first_iter and self._is_stale(loader))
         if has_new_workers:
             self._shutdown_workers()
             self._start(loader)
-        self._begin_pass(loader, is_first=first_iter or has_new_workers)
+        try:
+            self._begin_pass(loader, is_first=first_iter or has_new_workers)
+        except _CannotBegin as fault:
+            self._shutdown_workers()
+            if not draws.can_be_undone:
+                raise fault.error from None
+            draws.undo()
+            self._fall_back(loader, f"beginning a pass failed: {show(fault.error)}")
 
     def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
         assert self._epoch is not None
@@ -318,8 +331,17 @@ class Iterator(_Stock):
                 self._base_seed = draw_seed(loader)
             seed = int(self._base_seed)
             next_index = next_index if draws_at_once(self._index_sampler) else Secluded(next_index)
+        self._begin(next_index, is_first=is_first, shared_seed=self._shared_seed, seed=seed)
+
+    def _begin(self, next_index: Callable[[], Any], **how: Any) -> None:
+        assert self._epoch is not None
         with interruptions.held():
-            self._epoch.begin(next_index, is_first=is_first, shared_seed=self._shared_seed, seed=seed)
+            try:
+                self._epoch.begin(next_index, **how)
+            except Exception as error:
+                if mode() is Mode.REQUIRE or not self._epoch.is_fault(error):
+                    raise
+                raise _CannotBegin(error) from error
 
     def _is_stale(self, loader: Any) -> bool:
         """Whether the dataset was changed since its workers were started, and the user wants that put right."""
@@ -427,12 +449,27 @@ def draw_seed(loader: Any) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
 
 
+class _CannotBegin(Exception):
+    """Our engine has failed to begin a pass, by no fault of the user's."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class _Draws:
     """The draws that starting an iterator makes, so that torch's iterator can make the same ones after us."""
 
     def __init__(self, loader: Any) -> None:
-        self._generator = loader.generator if loader.generator is not None else torch.default_generator
-        self._state = self._generator.get_state()
+        samplers = [getattr(loader, name, None) for name in ("sampler", "batch_sampler")]
+        holders = [loader, *samplers, getattr(loader.batch_sampler, "sampler", None)]
+        generators = [getattr(holder, "generator", None) for holder in holders]
+        self._held = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
+        self._shared = global_state()
+        self.can_be_undone = not any(hasattr(sampler, "__next__") for sampler in (*samplers, holders[-1]))
+        """Whether samplers begin again with the same states of their generators."""
 
     def undo(self) -> None:
-        self._generator.set_state(self._state)
+        for generator, state in self._held:
+            generator.set_state(state)
+        restore_global(*self._shared)

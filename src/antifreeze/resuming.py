@@ -162,8 +162,7 @@ class StatefulIterator(Iterator):
         how: dict[str, Any] = {"is_first": is_first, "shared_seed": self._shared_seed, "seed": seed}
         if unfinished is not None:
             how["unfinished"] = unfinished
-        with interruptions.held():
-            self._epoch.begin(next_index, **how)
+        self._begin(next_index, **how)
 
     def _unfinished(self, loader: Any, progress: Progress, places: Sequence[bytes | None]) -> Unfinished | None:
         stands = [

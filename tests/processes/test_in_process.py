@@ -23,6 +23,7 @@ from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.orders import Orders
 from antifreeze.engine.outcomes import Outcomes
 from antifreeze.engine.pool.pool import Pool
+from antifreeze.engine.tickets import Tickets
 from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
@@ -375,6 +376,74 @@ def test_kept_workers_are_started_anew_for_the_next_epoch(monkeypatch: pytest.Mo
     assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
     assert all(worker.is_alive() for worker in loader._iterator._workers)
     del loader
+
+
+def order_of(loader_class: Any, *, passes: int = 1, **options: Any) -> list[Any]:
+    torch.manual_seed(5)
+    loader = loader_class(Numbers(LENGTH), batch_size=4, num_workers=2, **{"shuffle": True, **options})
+    return [[batch.tolist() for batch in loader] for _ in range(passes)]
+
+
+@pytest.mark.fallback
+def test_after_a_fault_where_a_pass_begins_torchs_own_iterator_takes_over(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the draws undone that were made until then."""
+    monkeypatch.setattr("antifreeze.observe.say._said", set())
+    break_down(monkeypatch, Tickets, "send", InternalError("a table"), at=0)
+    assert order_of(our_class()) == order_of(torch.utils.data.DataLoader)
+    assert "runs on torch's own iterator: beginning a pass failed: InternalError('a table')" in capfd.readouterr().err
+
+
+@pytest.mark.fallback
+def test_so_it_does_in_a_later_pass_of_kept_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_down(monkeypatch, Tickets, "begin", InternalError("a table"), at=1)
+    passes = order_of(our_class(), passes=3, persistent_workers=True)
+    assert [sorted(index for batch in each for index in batch) for each in passes] == [list(range(LENGTH))] * 3
+    assert len(set(map(str, passes))) == 3
+
+
+@pytest.mark.fallback
+def test_a_sampler_that_cannot_begin_again_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's iterator would lose what ours has drawn from it."""
+    break_down(monkeypatch, Tickets, "send", InternalError("a table"), at=0)
+    with pytest.raises(InternalError, match="a table"):
+        order_of(our_class(), shuffle=None, sampler=iter(range(LENGTH)))
+
+
+def stop_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the third batch on, no ticket is planned ahead."""
+    original, calls = Tickets.plan_one, iter(range(1000))
+    monkeypatch.setattr(Tickets, "plan_one", lambda self: next(calls) < 6 and original(self))
+
+
+def test_an_epoch_that_would_end_too_early_is_an_error_where_nothing_may_fall_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop_planning(monkeypatch)
+    batches = iter(our_class()(Numbers(LENGTH), num_workers=2))
+    assert [int(next(batches)) for _ in range(6)] == list(range(6))
+    for _ in range(2):
+        with pytest.raises(InternalError, match="after 6 batches, and the sampler has more"):
+            next(batches)
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}, {"seeding": "ticket"}], ids=str)
+def test_else_the_rest_of_it_is_loaded_in_the_trainer(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_planning(monkeypatch)
+    loader = our_class()(Numbers(LENGTH), num_workers=2, **options)
+    assert [int(batch) for batch in loader] == list(range(LENGTH))
+    assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
+
+
+def test_a_ticket_that_was_planned_and_never_came_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Tickets._expect
+    monkeypatch.setattr(Tickets, "_expect", lambda self, ticket: ticket.number == 9 or original(self, ticket))
+    got = []
+    with pytest.raises(InternalError, match="1 of the 24 batches that were planned have not been delivered"):
+        got.extend(int(batch) for batch in our_class()(Numbers(LENGTH), num_workers=2))
+    assert got == [number for number in range(LENGTH) if number != 9]
 
 
 def test_a_stream_that_cannot_be_read_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from antifreeze.engine.chronicle import Failure
 from antifreeze.engine.crew import assemble
 from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.flow.losses import Losses
+from antifreeze.engine.flow.whole import what_is_missing
 from antifreeze.engine.hedging import Rescue
 from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import Course, InlineEpoch
@@ -36,14 +37,16 @@ from antifreeze.engine.pool.ending import SHUT_DOWN, stop_deadline
 from antifreeze.engine.pool.happenings import Heard
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.showing import show, text_of
 from antifreeze.engine.succession import Estate
 from antifreeze.engine.tickets import Tickets
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled
 from antifreeze.engine.witness import Witness
+from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Options
+from antifreeze.settings import Mode, Options, mode
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0
@@ -131,6 +134,8 @@ class Epoch:
         self._watch_s = options.watch_s
         self._awaits_pinning = False
         self._tear: Failure | None = None
+        self._is_whole = False
+        """Whether all of this pass has been delivered."""
         self._in_hand: Arrival[Outcome] | None = None
         """What was taken, and has not reached the user by a fault of ours."""
 
@@ -158,6 +163,8 @@ class Epoch:
         `seed`: that of this pass, from which those of its tickets follow. `unfinished`: it goes on where it was another
         time; `next_index` gives what comes after that.
         """
+        self._intent.forget()
+        self._is_whole = False
         self._losses.begin()
         self._tickets.begin(next_index, is_first=is_first, shared_seed=shared_seed, seed=seed, unfinished=unfinished)
 
@@ -182,6 +189,7 @@ class Epoch:
                 if ticket is not None and self._pool.is_stopped:
                     raise RuntimeError(SHUT_DOWN)
                 if ticket is None:
+                    self._check_whole()
                     if not self._is_strict and self._losses.judge(at_end=True):
                         self._intake.fail(self._losses.error)
                     raise StopIteration
@@ -212,6 +220,18 @@ class Epoch:
                 raise self._intent.raising(error)
             if type(arrival.outcome) is not Nothing:
                 return batch
+
+    def _check_whole(self) -> None:
+        """Raise if this pass ends before all of it has been delivered."""
+        missing = None if self._is_whole else what_is_missing(self._tickets.plan, self._delivery)
+        if missing is not None:
+            error = InternalError("this pass over the data would end too early", why=missing)
+            raise self._intent.raising(error) if mode() is Mode.REQUIRE else error
+        self._is_whole = True
+
+    def is_fault(self, error: Exception) -> bool:
+        """Whether what `begin` has raised is neither of the sampler nor of a signal handler."""
+        return not (self._intent.is_meant(error) or self.has_failed or interruptions.is_of_a_handler(error))
 
     def _passes_over(self) -> bool:
         """Whether what comes next is no batch but the end of a worker's stream; if it is one, its worker has room again."""
@@ -248,7 +268,8 @@ class Epoch:
 
     def close(self) -> None:
         """End the workers, and let go of the shared memory."""
-        if self._intake.failure is None and self._delivery.next_ticket() is not None:
+        self._is_whole = self._is_whole or what_is_missing(self._tickets.plan, self._delivery) is None
+        if self._intake.failure is None and not self._is_whole:
             self._intake.failure = functools.partial(RuntimeError, SHUT_DOWN)
         # All of these are done, whatever one of them raises, the last one first.
         with contextlib.ExitStack() as last:
@@ -313,8 +334,8 @@ class Epoch:
         if self.has_failed or self._intent.is_meant(interruption) or is_safe or self._pool.is_abandoned:
             return
         text = (
-            f"this iterator was interrupted by {interruption!r} while it took in a batch, and cannot go on without a gap. "
-            "iter(loader) starts another one"
+            f"this iterator was interrupted by {show(interruption)} while it took in a batch, and cannot go on without a "
+            "gap. iter(loader) starts another one"
         )
         self._tear = functools.partial(RuntimeError, text)
 
@@ -342,7 +363,7 @@ class Epoch:
             except Exception as why:  # of a dataset that cannot be copied, say: the fault is what is raised
                 if interruptions.is_of_a_handler(why):
                     raise
-                say_once(f"the rest of this epoch cannot be loaded in this process either: {why}")
+                say_once(f"the rest of this epoch cannot be loaded in this process either: {text_of(why)}")
                 return None
 
     def _end_workers(self) -> None:
@@ -358,7 +379,7 @@ class Epoch:
                 self._intake.receive(heard)
 
     def _go_on_here(self, bench: InlineBench, estates: Mapping[WorkerNo, Estate], fault: Exception) -> InlineEpoch:
-        why = f"a fault of antifreeze itself: {fault!r}"
+        why = f"a fault of antifreeze itself: {show(fault)}"
         if isinstance(fault, OnlyInProcess):
             why = self._account.stays_here = str(fault)
         elif isinstance(fault, CannotFork):

@@ -29,6 +29,8 @@ class Delivery(Generic[T]):
         self._expected: dict[TicketNo, Ticket] = {}
         self._stale: dict[TicketNo, Ticket] = {}
         self._arrived: dict[TicketNo, T] = {}
+        self.taken = 0
+        """How many outcomes of this epoch have left."""
 
     def expect(self, ticket: Ticket) -> None:
         """This ticket will be delivered after all that were expected before it."""
@@ -96,11 +98,13 @@ class Delivery(Generic[T]):
         """The next outcome; only after `has_next()`."""
         number = self._next()
         outcome = self._arrived.pop(number)
+        self.taken += 1
         return Arrival(self._expected.pop(number), outcome)
 
     def put_back(self, arrival: Arrival[T]) -> None:
         """This outcome was taken and could not be given to the user: it is the next again."""
         number = arrival.ticket.number
+        self.taken -= 1
         self._expected = {number: arrival.ticket, **self._expected}
         self._arrived = {number: arrival.outcome, **self._arrived}
 
@@ -118,4 +122,5 @@ class Delivery(Generic[T]):
         self._arrived.clear()
         self._stale.update(self._expected)
         self._expected.clear()
+        self.taken = 0
         return arrived

@@ -18,6 +18,7 @@ from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
 from antifreeze.engine.flow.history import Pass
 from antifreeze.engine.flow.losses import Losses
+from antifreeze.engine.flow.whole import what_is_missing
 from antifreeze.engine.inline.bench import InlineBench, Part, Refused
 from antifreeze.engine.inline.watch import Watch
 from antifreeze.engine.intent import Intent
@@ -26,6 +27,7 @@ from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.outcomes import Broken, Made, Nothing, Outcome, Outcomes, Over, Pinning
 from antifreeze.engine.pinning import Limits, Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
+from antifreeze.engine.showing import show
 from antifreeze.engine.succession import Estate
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.times import Times
@@ -34,6 +36,7 @@ from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.lenient import NothingLeft
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stream import EndOfStream
+from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.report import Frame
@@ -93,6 +96,8 @@ class InlineEpoch:
         self._is_rest = estates is not None
         self._failure: Failure | None = None
         self._is_torn_by_interruptions = False
+        self._is_whole = False
+        """Whether all of this pass has been delivered."""
         self._intent = Intent()
         self._told: dict[WorkerNo, deque[Ticket | Pass]] = {}
         """What workers were told since the state that their parts begin with."""
@@ -117,6 +122,7 @@ class InlineEpoch:
     ) -> None:
         """Start a pass over the data: plan as many batches ahead as torch would."""
         self._break_off()
+        self._is_whole = False
         self._losses.begin()
         self._plan.begin(next_index, seed=seed)
         if self._is_stream and not is_first:
@@ -142,6 +148,10 @@ class InlineEpoch:
                 raise self._failure()
             ticket = self._delivery.next_ticket()
             if ticket is None:
+                if not self._plan.is_exhausted:  # a fault of the workers' epoch, which this one mends
+                    self._plan_one()
+                    continue
+                self._check_whole()
                 if self._losses.judge(at_end=True):
                     self._fail(self._losses.error)
                 raise StopIteration
@@ -161,6 +171,17 @@ class InlineEpoch:
             if type(arrival.outcome) is not Nothing:
                 return batch
 
+    def _check_whole(self) -> None:
+        """Raise if this pass ends before all of it has been delivered."""
+        missing = None if self._is_whole else what_is_missing(self._plan, self._delivery)
+        if missing is not None:
+            raise self._intent.raising(InternalError("this pass over the data would end too early", why=missing))
+        self._is_whole = True
+
+    def is_fault(self, error: Exception) -> bool:
+        """Nothing that `begin` raises: it calls the user's code."""
+        return False
+
     def hand_over(self, fault: Exception) -> None:
         """There is nobody left to do it."""
 
@@ -168,7 +189,7 @@ class InlineEpoch:
         """Something broke in (Ctrl-C, say) where a batch may have got lost: better an error than a gap."""
         if self._failure is None and not self._intent.is_meant(interruption) and self._is_torn_by_interruptions:
             text = (
-                f"this iterator was interrupted by {interruption!r} while it made a batch, and cannot go on without a "
+                f"this iterator was interrupted by {show(interruption)} while it made a batch, and cannot go on without a "
                 "gap. iter(loader) starts another one"
             )
             self._failure = functools.partial(RuntimeError, text)
@@ -180,7 +201,8 @@ class InlineEpoch:
 
     def close(self) -> None:
         """Let go of everything."""
-        if self._failure is None and self._delivery.next_ticket() is not None:
+        self._is_whole = self._is_whole or what_is_missing(self._plan, self._delivery) is None
+        if self._failure is None and not self._is_whole:
             self._failure = functools.partial(RuntimeError, SHUT_DOWN)
         # All of these are done, whatever one of them raises, the last one first.
         with contextlib.ExitStack() as last:

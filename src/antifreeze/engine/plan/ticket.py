@@ -52,6 +52,9 @@ class Plan:
         self._has_ended = [False] * self._workers
         self._under_way = [0] * self._workers
         self._last_done: TicketNo | None = None
+        self._has_run_out = False
+        self._first_number = self._next_number
+        self._passed_over = 0
         self._asked = [0] * self._workers
         """How many items of its stream each worker has been asked for."""
 
@@ -59,6 +62,16 @@ class Plan:
     def next_number(self) -> TicketNo:
         """Of the ticket that will be drawn next."""
         return TicketNo(self._next_number)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the sampler has been asked for all of this epoch, or all workers' streams have ended."""
+        return self._next_index is None or self._has_run_out or (self._is_stream and all(self._has_ended))
+
+    @property
+    def planned(self) -> int:
+        """How many tickets of this epoch have been drawn, without those whose batches were delivered another time."""
+        return self._next_number - self._first_number - self._passed_over
 
     def begin(self, next_index: Callable[[], Any], *, seed: int | None = None) -> None:
         """Start an epoch; `next_index` gives what the sampler gives and raises StopIteration at its end.
@@ -80,6 +93,7 @@ class Plan:
         ticket = Ticket(TicketNo(self._next_number), batch, worker, index, seed)
         self._next_number += 1
         self._under_way[worker] += is_open
+        self._passed_over += not is_open
         return ticket
 
     def draw(self) -> Ticket | None:
@@ -89,6 +103,7 @@ class Plan:
         try:
             index = self._next_index()
         except StopIteration:
+            self._has_run_out = True
             return None
         if self._seed is not None:
             return self._count(NOBODY, index, ticket_seed(self._seed, self._batch))
