@@ -215,7 +215,7 @@ def play(trial: Trial, number: int, *, folder: Path, mark: Mark) -> Outcome:
 def _deadline(seconds: float, stage: Stage) -> Iterator[None]:
     def is_over(_: int, frame: FrameType | None) -> None:
         if not stage.hang:
-            stage.hang = _where_everybody_is(stage, frame)
+            stage.hang = where_everybody_is(stage, frame)
         raise TimeIsOver
 
     previous = signal.signal(signal.SIGALRM, is_over)
@@ -227,23 +227,37 @@ def _deadline(seconds: float, stage: Stage) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def _where_everybody_is(stage: Stage, frame: FrameType | None) -> str:
+def where_everybody_is(stage: Stage, frame: FrameType | None) -> str:
+    """What the trainer and its workers are at; whatever state the pool is in, the trainer's stack is told."""
     lines = [f"epoch {len(stage.ours)}, batches {len(stage.ours[-1]) if stage.ours else 0}"]
     lines += ["trainer:", *traceback.format_stack(frame)]
-    pool = stage.iterator._epoch._pool if stage.iterator is not None else None
-    if pool is None:
-        return "\n".join(lines)
-    lines.append(f"{pool!r} hedges={pool.hedges} dismissed={pool._dismissed} stems={pool._stems.all}")
-    lines.append(f"happened={pool._happened} awaited={pool._lines._awaited}")
-    lines.append(f"delivery={vars(stage.iterator._epoch._delivery)}")
-    for worker in (*pool.workers, *pool.hedges.values()):
+    try:
+        lines += _where_workers_are(stage)
+    except Exception:  # the alarm can strike while a worker is being replaced, or the pool is being closed
+        lines.append(traceback.format_exc())
+    return "\n".join(lines)
+
+
+def _where_workers_are(stage: Stage) -> list[str]:
+    pool = getattr(stage.iterator and stage.iterator._epoch, "_pool", None)
+    if pool is None:  # it loads in this process
+        return []
+    lines = [
+        f"{pool!r} hedges={pool.hedges} dismissed={pool._dismissed} stems={pool._stems.all} stopped={pool.is_stopped}",
+        f"happened={pool._happened} awaited={pool._lines._awaited}",
+        f"delivery={vars(stage.iterator._epoch._delivery)}",
+    ]
+    workers = [*pool.workers, *pool.hedges.values()]
+    for worker in workers:
         if worker.pidfd is not None:
             process.ask_for_stack(worker.pidfd)
     time.sleep(0.5)  # for them to write
-    for worker in (*pool.workers, *pool.hedges.values()):
+    for worker in workers:
         lines.append(f"{worker!r} {worker.board.read_pulse()} leases={worker.leases}")
-        lines.append(worker.board.read_text()[-3000:])
-    return "\n".join(lines)
+        # The board of one that is lost is closed before another takes its place, which can take as long as a process takes
+        # to start.
+        lines.append(worker.board.read_text()[-3000:] if worker.board.segment.fd >= 0 else "its board is closed")
+    return lines
 
 
 def _what_is_left(before: Snapshot, mark: Mark, pids: set[int]) -> list[str]:

@@ -6,6 +6,8 @@ import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -190,3 +192,23 @@ def test_a_minute_of_chaos() -> None:
         ended = run_bounded(command, timeout_s=200, environ=environment)
     assert ended.exit_status == 0, ended.stdout + ended.stderr
     assert "--seed 4" in ended.stdout
+
+
+def test_the_hang_alarm_tells_where_the_trainer_is_whatever_state_the_pool_is_in() -> None:
+    """It failed itself where it struck while a worker was being replaced, whose board is closed."""
+    from chaos.play import where_everybody_is  # needs torch
+
+    import antifreeze
+
+    batches = iter(antifreeze.DataLoader(range(4), num_workers=1, multiprocessing_context="fork"))
+    next(batches)
+    stage: Any = SimpleNamespace(ours=[[]], iterator=batches)
+    pool = batches._epoch._pool  # type: ignore[attr-defined]
+    assert "in test_the_hang_alarm" in where_everybody_is(stage, sys._getframe())
+    pool.workers[0].board.close()
+    assert "its board is closed" in where_everybody_is(stage, sys._getframe())
+    batches._shutdown_workers()  # type: ignore[attr-defined]
+    assert "stopped=True" in where_everybody_is(stage, sys._getframe())
+    del pool.workers
+    told = where_everybody_is(stage, sys._getframe())
+    assert "in test_the_hang_alarm" in told and "AttributeError" in told

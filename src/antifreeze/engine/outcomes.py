@@ -22,6 +22,7 @@ from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.numbers import SlotNo
 from antifreeze.engine.pinning import Pinned, Pinner
 from antifreeze.engine.pool.happenings import Heard
+from antifreeze.engine.showing import text_of
 from antifreeze.engine.wire.messages import Filled
 from antifreeze.errors import InternalError, SampleFailed
 
@@ -196,4 +197,4 @@ def not_the_end(error: Exception) -> Exception:
     """An error to raise in place of this one, if it is a StopIteration: that would end the epoch in silence."""
     if not isinstance(error, StopIteration):
         return error
-    return SampleFailed("the dataset raised StopIteration for a sample", why=str(error), code="AF325")
+    return SampleFailed("the dataset raised StopIteration for a sample", why=text_of(error), code="AF325")

@@ -113,11 +113,14 @@ class _Base:
         self.control.send(Grow(), descriptors)
         watch = IdleWatch(self.popen.pid, limit_s=START_IDLE_S)
         while not watch.is_idle_too_long():
+            has_ended = self.popen.poll() is not None  # before it is heard: its last word comes first
             match self._next_message():
                 case (Grown(pid), [_] as pidfds):
                     return pid, pidfds.pop()
                 case (Unborn(_, why), _):
                     raise process.CannotFork(why)
+                case None if has_ended:  # without an end of file: a stem that it was forking holds its channel
+                    raise ChannelClosed(f"it ended with exit code {self.popen.returncode}")
                 case None:
                     continue
                 case unexpected:
@@ -206,10 +209,15 @@ def _hash_seed() -> dict[str, str]:
 def stop_base() -> None:
     """End the clean base of this process, if there is one; the next clean stem starts another."""
     global _the_base
-    with interruptions.held(), _one_at_a_time():
-        base, _the_base = _the_base, None
-        if base is not None:
-            _end(base)
+    with interruptions.held():
+        if not _lock.acquire(timeout=STOP_DEADLINE_S):
+            return  # another thread is starting it, and this is the end of the program, which ends it as well
+        try:
+            base, _the_base = _the_base, None
+            if base is not None:
+                _end(base)
+        finally:
+            _lock.release()
 
 
 def _end(base: _Base) -> None:
