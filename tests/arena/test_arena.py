@@ -413,6 +413,19 @@ def test_slots_beyond_window_and_spare_are_let_go() -> None:
     setting.arena.close()
 
 
+def test_free_slots_are_given_back_at_once_when_memory_is_short(setting: Setting) -> None:
+    kept = setting.batch(7)
+    slot, _ = setting.fill(setting.lease(), 1)
+    mapped = os.dup(setting.arena._segments[slot].fd)  # as a worker has it, which has not heard of this yet
+    setting.arena.discard(slot)
+    assert os.fstat(mapped).st_blocks
+    setting.arena.give_back_free()
+    assert os.fstat(mapped).st_blocks == 0
+    os.close(mapped)
+    assert setting.states() == ["LENT"]
+    assert kept.eq(7).all()
+
+
 def test_the_slot_of_a_lost_worker_is_not_reused_before_its_death_is_confirmed(setting: Setting) -> None:
     setting.batch(1, size=10_000)
     lease = setting.lease()

@@ -10,6 +10,7 @@ from antifreeze.engine.arena.board import Pulse, Step
 from antifreeze.engine.numbers import SeatNo, TicketNo
 from antifreeze.engine.supervise.watchdog import (
     FAR_LONGER,
+    STARVED_S,
     Seen,
     State,
     Watchdog,
@@ -273,3 +274,13 @@ def test_a_blocked_worker_is_told_how_long_it_is_waited_for() -> None:
     watchdog = two_at_one_sample(103)
     watchdog.note_others_got_on(HEDGE)
     assert watchdog.left_s(SEAT, HEDGE) == ONE_BLOCKED_S - 100
+
+
+def test_a_worker_that_waits_for_memory_is_not_stuck_but_its_wait_has_an_end() -> None:
+    dog, waiting = Dog(all_blocked_s=20), Pulse(Step.WAITING, TicketNo(3), -1)
+    for second in range(int(STARVED_S) + 1):
+        assert dog.pass_second(seen(waits_in="sleep"), pulse=waiting) is State.FINE
+        assert not dog.watchdog.is_at_a_standstill
+        assert dog.watchdog.is_starved(SEAT) is (second == STARVED_S)
+    dog.pass_second(seen())
+    assert not dog.watchdog.is_starved(SEAT)

@@ -24,7 +24,7 @@ from antifreeze.engine.supervise.cause import Cause
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.wire.messages import Mishap
 from antifreeze.engine.witness import Witness
-from antifreeze.errors import WorkerFrozen, WorkerLost
+from antifreeze.errors import ArenaError, WorkerFrozen, WorkerLost
 from antifreeze.observe import report
 from antifreeze.observe.files import write_stacks
 from antifreeze.observe.ledger import Facts, Kind, Ledger
@@ -269,6 +269,21 @@ class Chronicle:
         what = f"the rest of this epoch is loaded in this process, without workers: {why}"
         self._ledger.add(Kind.IN_PROCESS, what)
         say_once(what)
+
+    def note_memory_short(self, worker: Worker, ticket: Ticket | None) -> None:
+        """A worker waits for shared memory."""
+        what = f"no shared memory for a batch at the moment: its worker waits ({machine.memory_facts() or 'unknown'})"
+        self._ledger.add(Kind.MEMORY_SHORT, what, **_facts(worker, None, ticket))
+        say_counted("memory short", what)
+
+    def starved(self, worker: Worker, ticket: Ticket | None, *, waited_s: float) -> ArenaError:
+        """The error for a worker that has waited for shared memory for too long."""
+        return ArenaError(
+            f"no shared memory for a batch for {waited_s:.0f} s",
+            where=f"worker {worker.number}" + (f", batch {ticket.batch}" if ticket else ""),
+            why=machine.memory_facts() or None,
+            try_="a smaller batch_size, fewer workers or prefetch_factor=1",
+        )
 
     def note_one_fewer(self, workers: int) -> None:
         """Fewer workers are at work at the same time from now on."""

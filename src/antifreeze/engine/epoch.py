@@ -43,7 +43,7 @@ from antifreeze.engine.tickets import Tickets
 from antifreeze.engine.times import Times
 from antifreeze.engine.wire.messages import Emptied, Ended, Failed, Filled
 from antifreeze.engine.witness import Witness
-from antifreeze.errors import InternalError
+from antifreeze.errors import ArenaError, InternalError
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.say import say_once
 from antifreeze.settings import Mode, Options, mode
@@ -380,6 +380,8 @@ class Epoch:
 
     def _go_on_here(self, bench: InlineBench, estates: Mapping[WorkerNo, Estate], fault: Exception) -> InlineEpoch:
         why = f"a fault of antifreeze itself: {show(fault)}"
+        if isinstance(fault, ArenaError):
+            why = ": ".join(part for part in (fault.what, fault.why) if part)
         if isinstance(fault, OnlyInProcess):
             why = self._account.stays_here = str(fault)
         elif isinstance(fault, CannotFork):

@@ -138,6 +138,10 @@ class Orders:
     def _replay_of(self, ticket: Ticket) -> Work:
         return Work(ticket.number, ticket.index, None, 0, (), True, None, *quarantine_for(ticket, self.quarantined))
 
+    def give_back_memory(self) -> None:
+        """Memory is short: keep no slot that is free."""
+        self._arena.give_back_free()
+
     def busy_workers(self) -> int:
         """How many workers have something to do."""
         return sum(bool(worker.leases) for worker in self._pool.workers)

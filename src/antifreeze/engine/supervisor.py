@@ -5,7 +5,7 @@ The decisions are `supervise`'s, the words are the chronicle's; here it is done.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from antifreeze.codes import named
@@ -98,6 +98,7 @@ class Supervisor:
         pulses = {worker.seat: worker.board.read_pulse() for worker in everybody}  # once: they may move at any moment
         self._look_at_all(everybody, pulses, passed_s, others_got_on=others_got_on)
         self._watchdog.note_waited(passed_s)
+        self._relieve(worker for worker in self._pool.workers if pulses[worker.seat].step is Step.WAITING)
         for worker in everybody:
             if self.hedging.is_to_be_born(worker) and self._watchdog.is_stillborn(worker.seat):
                 self.hedging.give_up_stem_of(worker)
@@ -124,6 +125,16 @@ class Supervisor:
             self._report(worker, texts, timings, is_at_work=is_at_work, did=did)
         self._give_up_workers_if_lost(stuck)
         return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
+
+    def _relieve(self, short: Iterable[Worker]) -> None:
+        """Make room for workers that wait for shared memory; ArenaError if that has not helped for too long."""
+        for worker in short:
+            self._orders.give_back_memory()
+            if self._watchdog.is_starved(worker.seat):
+                waited_s = self._watchdog.silent_s(worker.seat)
+                raise self._chronicle.starved(worker, self._succession.ticket_of(worker), waited_s=waited_s)
+            if self._is_new(worker.seat, worker.board.read_pulse()):
+                self._chronicle.note_memory_short(worker, self._succession.ticket_of(worker))
 
     def _give_up_workers_if_lost(self, stuck: Sequence[Worker]) -> None:
         """The dataset holds a thread of the trainer, and a worker waits in a lock: nobody there will ever release it."""

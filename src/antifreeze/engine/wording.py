@@ -41,9 +41,10 @@ def what_happened(lost: Lost) -> str:
 
 
 def suspected(pulse: Pulse, undone: Sequence[Ticket]) -> Pulse:
-    """What a worker was at, as far as it can be to blame: a ticket that has been done before is not."""
+    """What a worker was at, as far as it can be to blame: a ticket that has been done before is not, nor one that waits."""
     is_done = pulse.ticket is not None and all(ticket.number != pulse.ticket for ticket in undone)
-    return pulse._replace(step=Step.IDLE) if is_done and pulse.step is not Step.STARTING else pulse
+    is_innocent = pulse.step is Step.WAITING or (is_done and pulse.step is not Step.STARTING)
+    return pulse._replace(step=Step.IDLE) if is_innocent else pulse
 
 
 def ticket_at(pulse: Pulse, undone: Sequence[Ticket]) -> Ticket | None:
@@ -64,6 +65,8 @@ def place(pulse: Pulse, ticket: Ticket | None) -> str:
             return whereabouts(ticket, pulse.position)
         case Step.COLLATING:
             return f"batch {ticket.batch}, while it was collated"
+        case Step.WAITING:
+            return f"batch {ticket.batch}, while it waited for shared memory"
         case _:
             return f"batch {ticket.batch}, while it was written"
 

@@ -12,6 +12,7 @@ from antifreeze.machine.reading import lines
 
 # Enough for what we may have to open at once: a batch, a process, a file of the ledger, a module to import.
 FEW_DESCRIPTORS = 8
+_WORST_OOM_SCORE = 1000
 
 
 def is_linux() -> bool:
@@ -32,6 +33,26 @@ def descriptor_limit() -> int:
 def is_nearly_out_of_descriptors(latest: int) -> bool:
     """Whether few more can be opened, judged by the number of the one that was opened last: it is the lowest free one."""
     return latest + FEW_DESCRIPTORS >= descriptor_limit()
+
+
+def file_size_limit() -> int | None:
+    """How large a file may become that this process writes, in bytes (`ulimit -f`); None: there is no limit."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def raise_oom_score(by: int) -> None:
+    """Have the kernel end this process before others when memory runs out; so it is for all that this process starts.
+
+    Every process may do this to itself. Where it cannot be done, nothing changes.
+    """
+    path = Path("/proc/self/oom_score_adj")
+    with contextlib.suppress(OSError, ValueError):
+        path.write_text(str(min(_WORST_OOM_SCORE, int(path.read_text()) + by)))
 
 
 def umask() -> int | None:

@@ -76,6 +76,8 @@ class Kind(StrEnum):
     """A worker took over from one that had read a part of an iterable dataset, and read that part again."""
     WORKER_GIVEN_UP = "worker-given-up"
     """One worker fewer runs, after the machine had run out of memory."""
+    MEMORY_SHORT = "memory-short"
+    """A worker waits for shared memory, of which there was none when it had a batch to put into it."""
     WINDOW_SHRUNK = "window-shrunk"
     """Fewer batches are prepared ahead, to stay within the memory there is."""
     DOUBT = "doubt"

@@ -242,6 +242,13 @@ class Arena:
         for key in [key for key in self._forms if key[0] == worker]:
             del self._forms[key]
 
+    def give_back_free(self) -> None:
+        """Memory is short: let go of all that is free, now, and not when its workers hear of it."""
+        self._collect()
+        for slot in self._books.slots_in(State.FREE):
+            self._segments[slot].give_memory_back()
+            self._drop(slot, Event.RETIRE)
+
     def close(self) -> None:
         """Let go of everything; memory that the user's tensors point into lives as long as they do."""
         for segment in self._segments.values():

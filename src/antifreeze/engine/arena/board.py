@@ -55,6 +55,8 @@ class Step(IntEnum):
     FETCHING = 2
     COLLATING = 3
     WRITING = 4
+    WAITING = 5
+    """For shared memory, of which there is none at the moment."""
 
 
 class Pulse(NamedTuple):

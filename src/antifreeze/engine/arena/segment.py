@@ -26,6 +26,9 @@ CHUNK = 64 << 10
 # Room to grow, as a share of the batch: the next batch is rarely of exactly the same size.
 SLACK = 8
 
+# Linux: free the pages of shared memory that is mapped here, for all who have it mapped.
+_MADV_REMOVE = 9
+
 Owner = ctypes.Array[ctypes.c_char]
 """An object that exposes mapped memory and keeps it mapped."""
 
@@ -88,6 +91,10 @@ class Segment:
         if fd >= 0:
             _close(fd)
 
+    def give_memory_back(self) -> None:
+        """Free the memory itself, whoever has it mapped; only of a segment whose content is of no use to anybody."""
+        _libc().madvise(self.address, self.size, _MADV_REMOVE)
+
     def __repr__(self) -> str:
         return f"<Segment {self.size >> 10} KiB fd={self.fd}>"
 
@@ -99,10 +106,18 @@ def slot_bytes_for(needed: int) -> int:
 
 def create(size: int) -> Segment:
     """New memory of at least this many bytes, reserved; ArenaError if the machine has not got it."""
+    made = try_to_create(size)
+    if isinstance(made, Segment):
+        return made
+    raise _no_memory(size, made)
+
+
+def try_to_create(size: int) -> Segment | str:
+    """New memory of at least this many bytes, reserved; or why there is none at the moment."""
     size = _whole_chunks(size)
     available = machine.available_memory()
     if size > available:
-        raise _no_memory(size, f"{available >> 20} MB are available to this process")
+        return f"{available >> 20} MB are available to this process"
     fd = anonymous_file("antifreeze-slot")
     try:
         os.posix_fallocate(fd, 0, size)
@@ -110,7 +125,9 @@ def create(size: int) -> Segment:
     except OSError as error:
         os.close(fd)
         if error.errno in (errno.ENOSPC, errno.ENOMEM):
-            raise _no_memory(size, str(error)) from error
+            return str(error)
+        if error.errno == errno.EFBIG:
+            raise _too_large(size) from error
         raise
 
 
@@ -154,7 +171,12 @@ def copy_into(owner: list[int], pieces: Iterable[bytes | memoryview], name: str)
     for piece in pieces:
         view = memoryview(piece).cast("B")
         while view.nbytes:
-            view = view[os.write(owner[-1], view) :]
+            try:
+                view = view[os.write(owner[-1], view) :]
+            except OSError as error:
+                if error.errno == errno.EFBIG:
+                    raise _too_large(view.nbytes) from error
+                raise
 
 
 def read_all(fd: int) -> bytearray:
@@ -206,6 +228,7 @@ def _libc() -> Any:
         ctypes.c_int,
         ctypes.c_long,
     )
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return libc
 
 
@@ -222,6 +245,15 @@ def _memfd_create(name: str) -> int:
 
 def _whole_chunks(size: int) -> int:
     return max(CHUNK, -(-size // CHUNK) * CHUNK)
+
+
+def _too_large(size: int) -> ArenaError:
+    limit = machine.file_size_limit()
+    return ArenaError(
+        f"no shared memory of {size >> 10} KiB",
+        why=f"files may not become larger than {(limit or 0) >> 10} KiB (ulimit -f, RLIMIT_FSIZE), nor may shared memory",
+        try_="ulimit -f unlimited before the program starts, or smaller batches",
+    )
 
 
 def _no_memory(size: int, why: str) -> ArenaError:

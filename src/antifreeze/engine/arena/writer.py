@@ -11,6 +11,7 @@ import ctypes
 import operator
 import os
 import pickle
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -96,7 +97,11 @@ class Written(NamedTuple):
 class SlotWriter:
     """Writes one batch after the other."""
 
-    def __init__(self, fallback_pickler: type[pickle.Pickler]) -> None:
+    def __init__(
+        self, fallback_pickler: type[pickle.Pickler], create: Callable[[int], Segment] = memory.create
+    ) -> None:
+        """`create` makes the memory for a slot."""
+        self._create = create
         self._pickler = BatchPickler(fallback_pickler)
         self._own_desk = Desk()
         self._desk = self._own_desk
@@ -237,7 +242,7 @@ class SlotWriter:
 
     def _move_to_larger(self) -> None:
         before, size = self._desk, self._slot_bytes.value
-        larger = Desk(memory.create(size)) if before is self._made else self._make(size)
+        larger = Desk(self._create(size)) if before is self._made else self._make(size)
         kept = min(self._used, before.size)
         larger.view[:kept] = before.view[:kept]
         if larger is not self._made:
@@ -247,7 +252,7 @@ class SlotWriter:
     def _make(self, size: int) -> Desk:
         """Memory of at least this size, to be a slot."""
         if self._made is None or self._made.size < size:
-            made = Desk(memory.create(size))
+            made = Desk(self._create(size))
             self._let_go_of_made()
             self._made = made
         return self._made

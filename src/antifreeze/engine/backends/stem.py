@@ -34,6 +34,9 @@ from antifreeze.engine.worker.threads import cap_threads
 FORK_ATTEMPTS, FORK_PAUSE_S = 4, 0.1
 # The exit code of a worker that could not open its recipe: no other of this stem will be able to.
 UNFIT = 0xAF
+# Where memory runs out, a worker is ended before the trainer, unless the trainer has half of all memory more than it: a
+# worker is replaced, and the trainer is not.
+OOM_SCORE = 500
 
 
 @dataclass(slots=True)
@@ -127,6 +130,7 @@ class Stem:
         try:
             _lead_group(0)
             groups.let_worker_lead_a_session(os.getpgid(os.getppid()))
+            machine.raise_oom_score(OOM_SCORE)
             set_worker_signals()
             write_stacks(open_text(board), on_signal=process.STACK_SIGNAL)
             process.receive_signals()

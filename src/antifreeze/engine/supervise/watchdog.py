@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from antifreeze.engine.arena.board import Pulse
+from antifreeze.engine.arena.board import Pulse, Step
 from antifreeze.engine.numbers import SeatNo
 
 # From here on it is worth asking the kernel what a silent worker does.
@@ -30,6 +30,8 @@ IDLE_SHARE = 0.05
 # A second of work takes back so many seconds of standstill: a worker that works now and then is never given up, but a
 # thread that only writes a line every minute does not hide a standstill.
 WORK_TAKES_BACK = 10
+# So long may a worker wait for shared memory: a shortage that passes has passed by then.
+STARVED_S = 30.0
 
 
 class State(Enum):
@@ -114,6 +116,9 @@ class Watchdog:
             self._watches[seat] = _Watch(pulse)
             return False
         watch.silent_s += passed_s
+        if pulse.step is Step.WAITING:  # for memory: it is not stuck, and has a limit of its own
+            self._standstill_s = 0.0
+            return False
         return watch.silent_s >= min(CURIOUS_S, self._stall_after_s / 2)
 
     def look_closer(self, seat: SeatNo, seen: Seen | None, *, passed_s: float) -> None:
@@ -187,6 +192,11 @@ class Watchdog:
             return max(0.0, until_standstill_s)
         counted_s = min((watch.counted_s for watch in watches), default=0.0)
         return max(0.0, min(until_standstill_s, self._sample_limit_s - counted_s))
+
+    def is_starved(self, seat: SeatNo) -> bool:
+        """Whether this worker has waited for shared memory for too long."""
+        watch = self._watches.get(seat)
+        return watch is not None and watch.pulse.step is Step.WAITING and watch.silent_s >= STARVED_S
 
     def is_stillborn(self, seat: SeatNo) -> bool:
         """Whether what is to bring this one to life has been blocked for longer than any first sample may be."""

@@ -11,7 +11,7 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 
 from antifreeze.engine.arena.board import Board, Step
-from antifreeze.engine.arena.segment import Segment
+from antifreeze.engine.arena.segment import Segment, try_to_create
 from antifreeze.engine.arena.writer import Desk, SlotWriter
 from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.explain import explain_batch
@@ -46,6 +46,8 @@ from antifreeze.errors import ArenaError, InternalError, SampleFailed
 SNAPSHOT_S = 0.05
 # By its third ticket a worker has drawn from what it draws from for every sample.
 LOOKS_AFTER = 3
+# A worker that finds no memory for a slot looks again after so long.
+LOOK_AGAIN_S = 0.05
 
 
 class NotMade(Exception):
@@ -77,7 +79,7 @@ class Workbench:
         self._lenient: LenientFetcher | None = None
         self._batcher: Batcher
         self._birth_error: ExceptionWrapper | None = None
-        self._writer = SlotWriter(results.ResultPickler)
+        self._writer = SlotWriter(results.ResultPickler, self._create_slot)
         self.stopwatch = Stopwatch(board)
         self.notices = Notices(board)
         self._renewal = Renewal(recipe, heritage) if heritage else None
@@ -309,6 +311,21 @@ class Workbench:
         if self._mishaps:
             return Filled(work.ticket, parcel, definition, body, made_bytes, self.take_mishaps()), made
         return Filled(work.ticket, parcel, definition, body, made_bytes), made
+
+    def _create_slot(self, size: int) -> Segment:
+        """Memory for a slot; where there is none at the moment, the worker waits, and says so on its board.
+
+        It waits for as long as the trainer lets it: the trainer gives back what is free, and knows how long is too long.
+        """
+        made = try_to_create(size)
+        if isinstance(made, Segment):
+            return made
+        before, self._pulse[0] = self._pulse[0], Step.WAITING
+        while not isinstance(made, Segment):
+            time.sleep(LOOK_AGAIN_S)
+            made = try_to_create(size)
+        self._pulse[0] = before
+        return made
 
     def _failed(self, work: Work, error: Exception | ExceptionWrapper, position: int = -1) -> Failed:
         return Failed(work.ticket, _dump_error(error), position, self.take_mishaps())
