@@ -27,8 +27,7 @@ def is_mapped(address: int) -> bool:
     return any(int(low, 16) <= address < int(high, 16) for low, high in spans)
 
 
-def refuse(*_: object) -> int:
-    raise OSError(errno.EPERM, "not here")
+MFD_NOEXEC_SEAL = 8
 
 
 def assert_works(made: Segment) -> None:
@@ -132,13 +131,65 @@ def test_without_memfd_create_in_the_c_library_an_unlinked_file_is_used(monkeypa
     os.close(fd)
 
 
-def test_where_the_kernel_refuses_memfd_an_unlinked_file_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.ENOSYS])
+def test_where_the_kernel_refuses_memfd_an_unlinked_file_is_used(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, "not here")
+
     monkeypatch.setattr(os, "memfd_create", refuse)
     made = segment.create(CHUNK)
     assert os.readlink(f"/proc/self/fd/{made.fd}").startswith(tempfile.gettempdir())
     assert os.fstat(made.fd).st_nlink == 0
     assert not os.listdir(tempfile.gettempdir())
     assert_works(made)
+
+
+def test_memory_is_asked_for_that_cannot_be_executed_and_old_kernels_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, create = [], os.memfd_create
+
+    def strict(name: str, flags: int) -> int:
+        """As with vm.memfd_noexec=2."""
+        asked.append(flags)
+        if not flags & MFD_NOEXEC_SEAL:
+            raise OSError(errno.EACCES, "executable memory")
+        return create(name, os.MFD_CLOEXEC)
+
+    def old(name: str, flags: int) -> int:
+        asked.append(flags)
+        if flags & MFD_NOEXEC_SEAL:
+            raise OSError(errno.EINVAL, "no such flag")
+        return create(name, flags)
+
+    for kernel, flags in ((strict, [9]), (old, [9, 1])):
+        monkeypatch.setattr(os, "memfd_create", kernel)
+        made = segment.create(CHUNK)
+        assert "memfd:" in os.readlink(f"/proc/self/fd/{made.fd}")
+        assert_works(made)
+        assert asked == flags
+        asked.clear()
+
+
+def test_a_limit_on_the_size_of_files_is_named(run_script: Callable[..., Ended]) -> None:
+    ended = run_script(LIMITED)
+    assert ended.check().stdout.splitlines() == ["no shared memory of 1024 KiB", "no shared memory of 700 KiB"]
+    assert ended.stderr.count("files may not become larger than 512 KiB (ulimit -f, RLIMIT_FSIZE)") == 2
+
+
+LIMITED = """
+import resource, sys
+from antifreeze.engine.arena import segment
+from antifreeze.errors import ArenaError
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (512 << 10, 512 << 10))
+for make in (lambda: segment.create(1 << 20), lambda: segment.copy_of([bytes(700 << 10)], "bytes")):
+    try:
+        make()
+    except ArenaError as error:
+        print(error.what)
+        print(error.why, file=sys.stderr)
+"""
 
 
 def test_any_other_refusal_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -248,3 +248,28 @@ def test_a_full_disk_is_said_once(
         assert write_stacks("stall-1.txt", "text") is None
         assert write_stacks("stall-2.txt", "text") is None
     assert capsys.readouterr().err.count("no stacks can be written") == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(files, "say_once", said.append)
+    monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path))
+    os.chown(tmp_path, 12345, -1)
+    assert run_folder() is None
+    assert not list(tmp_path.iterdir())
+    (what,) = said
+    assert str(tmp_path) in what and "another user (uid 12345)" in what
+    os.chown(tmp_path, 0, -1)
+    assert made().parent == tmp_path
+
+
+def test_a_folder_that_anybody_may_rename_things_in_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(files, "say_once", said.append)
+    monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path))
+    tmp_path.chmod(0o777)
+    assert run_folder() is None
+    assert "every user may rename" in said[0]
+    tmp_path.chmod(0o1777)
+    assert made().parent == tmp_path

@@ -35,6 +35,7 @@ def run_folder() -> Path | None:
         above = _state_folder()
         if _made is None or _made[:2] != (os.getpid(), above) or not _made[2].is_dir():
             folder = above / f"{time.strftime('%m%d-%H%M%S')}-{os.getpid()}"
+            _refuse_if_foreign(above)
             _make_own(folder)
             _made = os.getpid(), above, folder
             _remove_old(above, spare=folder)
@@ -73,6 +74,17 @@ def _state_folder() -> Path:
     state = os.environ.get("XDG_STATE_HOME", "")
     # Relative paths in XDG variables are to be ignored, says their specification.
     return (Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state") / "antifreeze"
+
+
+def _refuse_if_foreign(above: Path) -> None:
+    """Raise if somebody else, apart from root, could put other files in the place of ours."""
+    if not above.is_dir():
+        return  # it is made, or that fails
+    found = above.stat()
+    if found.st_uid not in (os.geteuid(), 0):
+        raise PermissionError(errno.EPERM, f"it belongs to another user (uid {found.st_uid})", str(above))
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, "every user may rename what is in it (chmod +t, or o-w)", str(above))
 
 
 def _make_own(folder: Path) -> None:

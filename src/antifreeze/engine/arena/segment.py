@@ -26,6 +26,7 @@ CHUNK = 64 << 10
 # Room to grow, as a share of the batch: the next batch is rarely of exactly the same size.
 SLACK = 8
 
+_MFD_CLOEXEC, _MFD_NOEXEC_SEAL = 1, 8
 # Linux: free the pages of shared memory that is mapped here, for all who have it mapped.
 _MADV_REMOVE = 9
 
@@ -139,15 +140,14 @@ def anonymous_file(name: str) -> int:
 
 
 def _open_anonymous(owner: list[int], name: str) -> None:
-    try:
-        if hasattr(os, "memfd_create"):  # called from C: no signal handler runs before the descriptor is in the list
-            owner.extend(map(os.memfd_create, (name,), (os.MFD_CLOEXEC,)))
-        else:
-            owner.append(_memfd_create(name))
-        return
-    except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
-            raise
+    # A system may refuse memory that could be executed (vm.memfd_noexec=2); kernels before 6.3 do not know the flag.
+    for flags in (_MFD_CLOEXEC | _MFD_NOEXEC_SEAL, _MFD_CLOEXEC):
+        try:
+            _open_memfd(owner, name, flags)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL):
+                raise
     fd, path = tempfile.mkstemp(prefix=name)
     owner.append(fd)
     os.unlink(path)
@@ -175,7 +175,7 @@ def copy_into(owner: list[int], pieces: Iterable[bytes | memoryview], name: str)
                 view = view[os.write(owner[-1], view) :]
             except OSError as error:
                 if error.errno == errno.EFBIG:
-                    raise _too_large(view.nbytes) from error
+                    raise _too_large(os.lseek(owner[-1], 0, os.SEEK_CUR) + view.nbytes) from error
                 raise
 
 
@@ -232,15 +232,18 @@ def _libc() -> Any:
     return libc
 
 
-def _memfd_create(name: str) -> int:
+def _open_memfd(owner: list[int], name: str, flags: int) -> None:
+    if hasattr(os, "memfd_create"):  # called from C: no signal handler runs before the descriptor is in the list
+        owner.extend(map(os.memfd_create, (name,), (flags,)))
+        return
     # Some builds of Python (uv's, conda's) were made against a C library that lacks it; the running one may have it.
     try:
-        fd: int = _libc().memfd_create(name.encode(), 1)
+        fd: int = _libc().memfd_create(name.encode(), flags)
     except AttributeError:
         raise OSError(errno.ENOSYS, "no memfd_create in the C library") from None
     if fd < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return fd
+    owner.append(fd)
 
 
 def _whole_chunks(size: int) -> int:
