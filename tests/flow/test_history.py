@@ -1,9 +1,13 @@
 """What a replacement would have to redo."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from antifreeze.engine.flow import history as history_module
-from antifreeze.engine.flow.history import History
+from antifreeze.engine.flow.history import History, Pass, Question
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 
@@ -65,3 +69,54 @@ def test_large_batches_are_kept_for_fewer_tickets(monkeypatch: pytest.MonkeyPatc
         history.note_sent(Ticket(TicketNo(number), number, WorkerNo(0), [1, 2, 3]))
     history.cut_if_too_long(WorkerNo(0), before=TicketNo(2))
     assert [each.number for each in history.of(WorkerNo(0))] == [2]
+
+
+def stream(number: int, *, worker: int, start: int, count: int | None = 4) -> Ticket:
+    index = start if count is None else range(start, start + count)
+    return Ticket(TicketNo(number), number, WorkerNo(worker), index)
+
+
+@pytest.mark.parametrize("count", [4, None])
+def test_tickets_of_a_stream_take_no_memory_and_are_all_there(count: int | None) -> None:
+    history = History()
+    sent = [stream(3 * number + 1, worker=1, start=number * (count or 1), count=count) for number in range(10_000)]
+    assert [history.note_sent(ticket) for ticket in sent] == list(range(1, 10_001))
+    assert len(history._sent[WorkerNo(1)]) == 1
+    assert history.of(WorkerNo(1)) == tuple(sent)
+    history.forget_before(WorkerNo(1), TicketNo(3 * 9_990))
+    assert history.of(WorkerNo(1)) == tuple(sent[9_990:])
+    assert history.note_sent(stream(30_001, worker=1, start=10_000 * (count or 1), count=count)) == 11
+    history.forget_before(WorkerNo(1), TicketNo(30_002))
+    assert history.of(WorkerNo(1)) == ()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 3), st.sampled_from(["ticket", "ticket", "list", "pass", "question"]), st.integers(1, 2)
+        )
+    ),
+    st.integers(0, 60),
+)
+def test_whatever_is_told_is_kept_as_it_was(told: list[tuple[int, str, int]], forgotten: int) -> None:
+    history, worker, expected, number, start = History(), WorkerNo(0), list[Any](), 0, 0
+    for step, kind, count in told:
+        number += step
+        if kind == "pass":
+            expected.append(Pass(TicketNo(number), None))
+            history.note_begin(worker, expected[-1])
+            start = 0
+        elif kind == "question":
+            expected.append(Question(TicketNo(number)))
+            history.note_question(worker, expected[-1])
+        else:
+            expected.append(stream(number, worker=0, start=start, count=count))
+            if kind == "list":
+                expected[-1] = expected[-1]._replace(index=list(expected[-1].index))
+            history.note_sent(expected[-1])
+            start += count
+    assert list(map(repr, history.of(worker))) == list(map(repr, expected))
+    history.forget_before(worker, TicketNo(forgotten))
+    kept = [each for each in expected if each.number >= forgotten]
+    assert list(map(repr, history.of(worker))) == list(map(repr, kept))
+    assert history.note_sent(ticket(number + 1, 0)) == len(kept) + 1
