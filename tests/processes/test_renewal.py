@@ -159,3 +159,42 @@ def test_a_worker_that_has_grown_by_what_it_made_itself_stays(run_script: Callab
     ended = run_script(KEEPING, context, timeout=60)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == "{}"
+
+
+LEAKING = """
+import torch
+from antifreeze import DataLoader
+from antifreeze.engine.supervise import growth
+
+leaked = []
+
+class Leaking:
+    '''Draws, and leaves 200 kB behind for every sample.'''
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        leaked.append(bytearray(200_000))
+        return index, torch.rand(())
+
+def read(loader):
+    torch.manual_seed(3)
+    return [batch for _ in range(2) for batch in loader]
+
+if __name__ == "__main__":
+    growth.LEAK_BYTES, growth.SHORT_SHARE = 10 << 20, 2.0  # for the workers, which inherit it: memory is always short
+    growth.LIVES = growth.PAUSES = 0
+    options = dict(batch_size=4, num_workers=2, persistent_workers=True, multiprocessing_context="fork")
+    expected = read(torch.utils.data.DataLoader(Leaking(), **options))
+    loader = DataLoader(Leaking(), **options)
+    batches = read(loader)
+    assert all(mine[0].equal(his[0]) and mine[1].equal(his[1]) for mine, his in zip(batches, expected, strict=True))
+    (kind,) = loader.ledger.counts
+    print(kind, loader.ledger.counts[kind] >= 2, "its own memory had grown by" in next(iter(loader.ledger)).what)
+"""
+
+
+def test_a_worker_that_leaks_is_renewed_when_memory_is_short(run_script: Callable[..., Ended]) -> None:
+    ended = run_script(LEAKING, timeout=60)
+    assert ended.check().stdout == "worker-renewed True True\n"

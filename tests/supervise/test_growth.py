@@ -2,7 +2,7 @@
 
 import pytest
 
-from antifreeze.engine.supervise.growth import FLOOR_BYTES, LIVES, MOST_PAUSE_S, PAUSES, SHARE, Growth
+from antifreeze.engine.supervise.growth import FLOOR_BYTES, LIVES, MOST_PAUSE_S, PAUSES, SHARE, Growth, is_short
 from antifreeze.machine import Memory
 
 MB = 1 << 20
@@ -85,3 +85,34 @@ def test_a_part_of_the_limit_must_have_been_faulted_in_before_a_look() -> None:
     assert growth.bytes_between_looks == FLOOR_BYTES // 8
     growth.note(Memory(1000 * MB, 0, 0), now=0.0, took_s=TOOK_S)
     assert growth.bytes_between_looks == pytest.approx(1000 * MB * SHARE / 4, abs=1)
+
+
+def may_leak(own_mb: list[float], *, birth_s: float = 0.0) -> list[bool]:
+    """What is thought of a worker that had so much memory of its own at looks one second apart."""
+    growth, thought = Growth(now=0.0, birth_s=birth_s), []
+    for second, own in enumerate(own_mb):
+        growth.note(Memory(100 * MB, 0, int(own * MB)), now=float(second), took_s=TOOK_S)
+        thought.append(growth.may_leak)
+    return thought
+
+
+def test_a_worker_that_grows_and_grows_may_leak() -> None:
+    assert may_leak([50, 100, 150, 200]) == [False, False, False, True]
+
+
+def test_a_cache_that_is_full_is_no_leak() -> None:
+    assert not any(may_leak([50, 1000, 1010, 1010, 1010, 1011]))
+
+
+def test_little_growth_is_no_leak() -> None:
+    assert not any(may_leak([50 + second for second in range(100)]))
+
+
+def test_a_worker_whose_birth_took_long_may_grow_for_long() -> None:
+    assert may_leak([100.0 * second for second in range(100)], birth_s=2.0).index(True) == 2 * LIVES
+
+
+def test_memory_is_short_when_less_than_an_eighth_is_left() -> None:
+    assert is_short(available_bytes=7, total_bytes=64)
+    assert not is_short(available_bytes=8, total_bytes=64)
+    assert not is_short(available_bytes=0, total_bytes=None)

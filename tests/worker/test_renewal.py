@@ -112,3 +112,17 @@ def test_where_the_kernel_does_not_tell_workers_stay(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(machine, "memory_since", copies.append)
     assert not is_renewed(Texts())
     assert len(copies) == 1
+
+
+@pytest.mark.parametrize(("left", "leaves"), [(0.1, True), (0.2, False)])
+def test_a_worker_that_grows_and_grows_leaves_when_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch, copies: list[int], left: float, leaves: bool
+) -> None:
+    def look(_: Any) -> Memory:
+        copies.append(len(copies))
+        return Memory(100 * MB, 0, 100 * MB * len(copies))
+
+    monkeypatch.setattr(machine, "memory_since", look)
+    monkeypatch.setattr(machine, "total_memory", lambda: 1000 * MB)
+    monkeypatch.setattr(machine, "available_memory", lambda: int(left * 1000 * MB))
+    assert is_renewed(Texts()) is leaves

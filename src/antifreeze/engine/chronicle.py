@@ -22,7 +22,7 @@ from antifreeze.engine.showing import show, text_of
 from antifreeze.engine.supervise import stacks
 from antifreeze.engine.supervise.cause import Cause
 from antifreeze.engine.supervise.watchdog import Watchdog
-from antifreeze.engine.wire.messages import Mishap
+from antifreeze.engine.wire.messages import Mishap, Spent
 from antifreeze.engine.witness import Witness
 from antifreeze.errors import ArenaError, WorkerFrozen, WorkerLost
 from antifreeze.observe import report
@@ -124,12 +124,13 @@ class Chronicle:
         )
         say_counted(f"{lost.exitcode} {cause.what}", line)
 
-    def note_renewal(self, worker: Worker, *, copied_bytes: int) -> None:
+    def note_renewal(self, worker: Worker, spent: Spent) -> None:
         """A worker stops between two batches, and another goes on there."""
-        what = (
-            f"it had copied {copied_bytes >> 20} MB of the memory that workers share; another goes on where it stopped"
-        )
-        self._ledger.add(Kind.WORKER_RENEWED, what, **_facts(worker, None, None))
+        what = f"it had copied {spent.copied_bytes >> 20} MB of the memory that workers share"
+        if spent.grown_bytes:
+            what = f"its own memory had grown by {spent.grown_bytes >> 20} MB, and memory is short"
+            say_counted("grown", f"worker {worker.number}: {what}; another goes on where it stopped")
+        self._ledger.add(Kind.WORKER_RENEWED, f"{what}; another goes on where it stopped", **_facts(worker, None, None))
 
     def report_stall(
         self,

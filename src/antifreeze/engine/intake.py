@@ -116,7 +116,7 @@ class Intake:
         elif isinstance(message, Failed | Emptied | Ended):
             self._note_answer(worker, message, self._outcome_without_batch(worker, message))
         elif isinstance(message, Spent):
-            self._supervisor.renew(worker, copied_bytes=message.copied_bytes)
+            self._supervisor.renew(worker, message)
             self._tickets.note_unsent()  # what was to be done
         elif isinstance(message, Told) and self._marks is not None:
             self._marks.note_told(worker.number, worker.seat, *message)

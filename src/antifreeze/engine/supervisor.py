@@ -25,6 +25,7 @@ from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.succession import Succession
 from antifreeze.engine.supervise.recovery import Recovery, Verdict
 from antifreeze.engine.supervise.watchdog import State, Watchdog
+from antifreeze.engine.wire.messages import Spent
 from antifreeze.engine.witness import Witness
 
 # A worker that stays where it is is reported again when it has been there so many times as long.
@@ -177,7 +178,7 @@ class Supervisor:
             self._orders.confirm_death(worker)
         return None
 
-    def renew(self, worker: Worker, *, copied_bytes: int) -> None:
+    def renew(self, worker: Worker, spent: Spent) -> None:
         """Have another worker go on where this one, which waits to leave, has stopped."""
         number = worker.number
         self._watchdog.forget(worker.seat)
@@ -188,7 +189,7 @@ class Supervisor:
         else:
             self._succession.hand_over(worker, lambda: self._retire(worker), self._succession.undone(number))
             self._pool.await_end(worker)
-        self._chronicle.note_renewal(worker, copied_bytes=copied_bytes)
+        self._chronicle.note_renewal(worker, spent)
 
     def _retire(self, worker: Worker) -> Worker:
         for ticket in list(worker.leases):

@@ -37,7 +37,7 @@ from antifreeze.machine.mappings import (
     private_bytes,
     private_mappings,
 )
-from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills
+from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills, total_memory
 from antifreeze.machine.own import (
     descriptor_limit,
     file_size_limit,
@@ -115,6 +115,7 @@ __all__ = [
     "started_with",
     "started_with_variable",
     "thread_names",
+    "total_memory",
     "umask",
     "usable_cpus",
     "wait_of",

@@ -57,6 +57,13 @@ def memory_limit() -> int | None:
     return min((limit for limit, _, _ in _limits_and_uses()), default=None)
 
 
+def total_memory() -> int | None:
+    """All the memory that there is for us, in bytes: what our cgroups allow, or the machine has; None: unknown."""
+    total = entry(Path("/proc/meminfo"), "MemTotal:")
+    known = [limit for limit in (memory_limit(), None if total is None else total << 10) if limit is not None]
+    return min(known, default=None)
+
+
 def memory_facts() -> str:
     """The memory that there is and how much of it is in use, in words; empty if nothing is known."""
     limits = _limits_and_uses()

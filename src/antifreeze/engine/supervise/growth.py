@@ -3,6 +3,9 @@
 Reading a Python object changes its reference count, and so copies its page: a worker that reads a big dataset ends up with
 a copy of it (decision 13). To look at a worker's memory takes milliseconds, so it is looked at only when enough pages have
 been faulted in since the last look, and the rarer the less comes of it.
+
+A worker whose own memory grows and grows (an unbounded cache in a library) would be killed for it in the end. Growth alone
+does not tell a leak from a cache that is being filled, so it is renewed only when memory is short.
 """
 
 from __future__ import annotations
@@ -21,11 +24,19 @@ LIVES, PAUSES = 15, 50
 MOST_PAUSE_S = 30.0
 # Below this share of its rate so far, copying has come to an end: what a worker always uses is there.
 ENDED = 1 / 4
+# A worker that has grown by less is not worth renewing for it; and as long as more than this share of all memory is left,
+# nothing is: whatever it keeps may be of use.
+LEAK_BYTES, SHORT_SHARE = 128 << 20, 1 / 8
 
 
 class _Look(NamedTuple):
     at: float
     memory: Memory
+
+
+def is_short(*, available_bytes: int, total_bytes: int | None) -> bool:
+    """Whether so little memory is left that a worker that grows on will be killed for it."""
+    return total_bytes is not None and available_bytes < SHORT_SHARE * total_bytes
 
 
 class Growth:
@@ -46,6 +57,20 @@ class Growth:
         """How much has been copied since the first look."""
         return self._looks[-1].memory.copied - self._looks[0].memory.copied if self._looks else 0
 
+    @property
+    def grown_bytes(self) -> int:
+        """By how much its own memory has grown since the first look."""
+        return self._looks[-1].memory.own - self._looks[0].memory.own if self._looks else 0
+
+    @property
+    def may_leak(self) -> bool:
+        """Whether its own memory has grown by much, and goes on growing: what it always keeps is there after a while."""
+        if len(self._looks) < 3 or self._looks[-1].at < self._stays_until or self.grown_bytes < LEAK_BYTES:
+            return False
+        first, before, last = self._looks
+        grown = last.memory.own - before.memory.own
+        return grown * (last.at - first.at) >= ENDED * self.grown_bytes * (last.at - before.at)
+
     def note(self, memory: Memory, *, now: float, took_s: float) -> bool:
         """This is what a look has shown, and it took so long: is the worker to be renewed?"""
         limit = max(FLOOR_BYTES, int(SHARE * memory.inherited))
@@ -53,7 +78,8 @@ class Growth:
         self._looks = [*self._looks[:1], *self._looks[1:][-1:], _Look(now, memory)]
         first, last = self._looks[0], self._looks[-2:][0]
         grown = memory.copied - last.memory.copied
-        is_news = len(self._looks) == 1 or grown >= self.bytes_between_looks / 2
+        kept = memory.own - last.memory.own
+        is_news = len(self._looks) == 1 or grown >= self.bytes_between_looks / 2 or kept >= LEAK_BYTES / 8
         self._pause_s = max(PAUSES * took_s, 0.0 if is_news else min(2 * self._pause_s, MOST_PAUSE_S))
         self.next_look = now + self._pause_s
         if len(self._looks) < 3 or now < self._stays_until:  # two looks cannot tell a start from what goes on

@@ -169,6 +169,8 @@ class Spent(NamedTuple):
 
     copied_bytes: int
     """How much of the memory that it shares with others it has copied."""
+    grown_bytes: int = 0
+    """By how much its own memory has grown, if that is the reason; else 0."""
 
 
 class Fork(NamedTuple):

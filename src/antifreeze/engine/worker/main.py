@@ -52,7 +52,7 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
         return
     except Renewed as renewed:
         with contextlib.suppress(ChannelClosed):
-            channel.send_all(Spent(renewed.copied_bytes))
+            channel.send_all(Spent(renewed.copied_bytes, renewed.grown_bytes))
             for _ in ordered:
                 pass  # until the trainer says to leave: nobody is to find a process gone while his own code runs
     finally:

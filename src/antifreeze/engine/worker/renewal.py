@@ -1,5 +1,7 @@
 """A worker that has copied too much of its stem's memory leaves, so that a fresh one goes on in its place (decision 13).
 
+So does one whose own memory grows on and on, when memory is short.
+
 It leaves between two tickets, right after a snapshot. Only a worker that leaves nothing behind may do so: one that has
 threads or processes of its own, or whose dataset has changed since its birth, stays.
 """
@@ -17,16 +19,18 @@ from typing import Any
 
 from antifreeze import machine
 from antifreeze.engine import staleness
-from antifreeze.engine.supervise.growth import Growth
+from antifreeze.engine.supervise.growth import Growth, is_short
 from antifreeze.engine.worker.recipe import Recipe
 
 
 class Renewed(BaseException):
     """Raised between two tickets: the worker is to be renewed. (No `Exception`: those are the user's.)"""
 
-    def __init__(self, copied_bytes: int) -> None:
-        super().__init__(copied_bytes)
+    def __init__(self, copied_bytes: int, grown_bytes: int = 0) -> None:
+        """`grown_bytes`: of its own memory, if that is the reason; else 0."""
+        super().__init__(copied_bytes, grown_bytes)
         self.copied_bytes = copied_bytes
+        self.grown_bytes = grown_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ class Renewal:
                 return
             if self._growth.note(memory, now=now, took_s=time.thread_time() - began_s):
                 raise Renewed(self._growth.copied_bytes)
+            if self._growth.may_leak and is_short(
+                available_bytes=machine.available_memory(), total_bytes=machine.total_memory()
+            ):
+                raise Renewed(self._growth.copied_bytes, self._growth.grown_bytes)
         self._enough_bytes = machine.faulted_bytes() + self._growth.bytes_between_looks
 
     def _must_stay(self) -> bool:
