@@ -119,8 +119,8 @@ def test_all_patterns_of_an_entry_must_match() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--only", "loaders", "--loaders", "12", "--method", "fork"],
-        ["--script", "exits/status_in_loop", "--script", "errors/goes_on_after_them", "--method", "fork"],
+        ["--only", "loaders", "--loaders", "8", "--method", "fork", "--jobs", "1"],
+        ["--script", "errors/goes_on_after_them", "--script", "streams/uneven", "--method", "fork", "--jobs", "1"],
     ],
     ids=["loaders", "scripts"],
 )
