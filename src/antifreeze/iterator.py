@@ -35,7 +35,7 @@ from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.showing import show
 from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
-from antifreeze.engine.worker.randomness import global_state, restore_global
+from antifreeze.engine.worker.kinds import global_state, restore_global
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage

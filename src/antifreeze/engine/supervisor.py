@@ -134,7 +134,7 @@ class Supervisor:
             if self._watchdog.is_starved(worker.seat):
                 waited_s = self._watchdog.silent_s(worker.seat)
                 raise self._chronicle.starved(worker, self._succession.ticket_of(worker), waited_s=waited_s)
-            if self._is_new(worker.seat, worker.board.read_pulse()):
+            if self._is_to_be_reported(worker.seat, worker.board.read_pulse()):
                 self._chronicle.note_memory_short(worker, self._succession.ticket_of(worker))
 
     def _give_up_workers_if_lost(self, stuck: Sequence[Worker]) -> None:
