@@ -67,7 +67,7 @@ class Setting:
             given = self.mapped[lease.slot]
         self._writer._slot_bytes = RecentMaximum(1)
         self._writer.begin(given)
-        parcel, definition, body, made = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
+        parcel, definition, body, made, _ = self._writer.write(torch.full((size,), value, dtype=torch.uint8))
         assert body is None
         form = self.arena.form_of(WORKER, parcel.form, definition)
         slot = lease.slot

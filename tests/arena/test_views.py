@@ -50,7 +50,7 @@ class Reader:
 
     def _once(self, batch: Any) -> Any:
         self._writer.begin(None)
-        parcel, definition, body, self.segment = self._writer.write(batch)
+        parcel, definition, body, self.segment, _ = self._writer.write(batch)
         if definition:
             self._forms[parcel.form] = Form(definition)
         form = self._forms[parcel.form] if parcel.form else None
@@ -406,7 +406,7 @@ def test_references_into_the_trainer_are_found() -> None:
     writer.begin(None)
     thing = memory.create(1)
     thing.close_descriptor()
-    parcel, _, body, _ = writer.write([thing, lambda: None])
+    parcel, _, body, _, _ = writer.write([thing, lambda: None])
     assert body is not None
     found = read_letter(body, parcel, None, find=lambda reference: ("found", reference))
     assert found[0] == ("found", 42)

@@ -42,7 +42,7 @@ class Reader:
         self.forms: dict[int, Form] = {}
 
     def read(self, written: Written, slot: Desk | None = None) -> Any:
-        parcel, definition, body, made = written
+        parcel, definition, body, made, _ = written
         if definition:
             self.forms[parcel.form] = Form(definition)
         form = self.forms[parcel.form] if parcel.form else None
