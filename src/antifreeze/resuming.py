@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -240,7 +241,11 @@ class StatefulIterator(Iterator):
             raise
 
     def progress(self, loader: Any) -> Progress:
-        """How far this pass has got."""
+        """How far this pass has got; another thread may be taking a batch."""
+        with self._turn or contextlib.nullcontext():  # torch's own iterator has none
+            return self._progress(loader)
+
+    def _progress(self, loader: Any) -> Progress:
         common: dict[str, Any] = {
             "traits": self._loader_traits,
             "is_finished": self._is_finished,

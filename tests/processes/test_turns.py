@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import antifreeze
 from antifreeze.engine.pool import ending
 from antifreeze.iterator import RE_ENTERED
 from drop_in.harness import our_way
@@ -102,6 +103,23 @@ def test_a_child_does_not_wait_for_a_thread_that_only_its_parent_has(tmp_path: P
     gate.touch()
     waiting.join()
     assert (waiting.got, waiting.raised) == (list(range(8)), [])
+
+
+def test_the_state_of_a_loader_can_be_asked_for_while_another_thread_takes_batches() -> None:
+    loader = antifreeze.StatefulDataLoader(Numbers(100), num_workers=2, multiprocessing_context="fork")
+    got: list[int] = []
+    thread = threading.Thread(target=lambda: got.extend(int(batch) for batch in loader))
+    thread.start()
+    states = []
+    while thread.is_alive():
+        states.append(loader.state_dict())
+    thread.join(PATIENCE_S)
+    assert got == list(range(100))
+    rest = antifreeze.StatefulDataLoader(Numbers(100), num_workers=2, multiprocessing_context="fork")
+    state = states[len(states) // 2]
+    rest.load_state_dict(state)
+    numbers = [int(batch) for batch in rest]
+    assert numbers == list(range(100))[-len(numbers) :]
 
 
 @contextmanager
