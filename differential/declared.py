@@ -144,4 +144,14 @@ DECLARED = (
         torch="UserWarning: Sparse invariant checks are implicitly disabled.*",
         ours=r"\(nothing\)",
     ),
+    Declared(
+        "lambdas under spawn",
+        "under spawn, lambdas and local classes are errors",
+        "they reach the workers",
+        "[crossing.md](crossing.md)",
+        program="script modules/closures_spawned .*",
+        where="stdout",
+        torch="not possible",
+        ours=r"\[\[0, 1\], \[2, 3\]\]",
+    ),
 )

@@ -29,7 +29,8 @@ PASSES = (
     "in a thread",
     "as a list",
 )
-# Which batches are the first ones under `in_order=False` is a matter of time.
+# Which batches are the first ones under `in_order=False` is a matter of time. So is, with torch, how far kept workers have
+# read ahead when a pass over a stream is broken off in which one of them had come to its end.
 WHOLE_PASSES = ("whole", "with draws", "beyond the end", "changed in place", "zipped", "in a thread", "as a list")
 CHANGES = (*["nothing"] * 2, "epoch", "global", "class", "seed", "draws", "num_workers")
 
@@ -96,6 +97,8 @@ def draw_case(seed: int, method: str) -> Case:
         options["in_order"] = False
     is_unordered = not options.get("in_order", True) and options["num_workers"] > 1
     nature = _draw_nature(draw, kind, length, is_fork=is_fork, is_plain=is_unordered)
+    is_kept_stream = is_stream and options["num_workers"] > 1 and "persistent_workers" in options
+    needs_whole = is_unordered or is_kept_stream
     init = draw.choice(sorted(INIT_FUNCTIONS)) if draw.random() < 0.35 and not is_unordered else None
     return Case(
         seed=seed,
@@ -118,7 +121,7 @@ def draw_case(seed: int, method: str) -> Case:
         steps=(
             (Step("first", 1, "nothing"),)
             if init == "fail_to_begin"
-            else _draw_steps(draw, WHOLE_PASSES if is_unordered else PASSES, most=4 if is_fork else 2)
+            else _draw_steps(draw, WHOLE_PASSES if needs_whole else PASSES, most=4 if is_fork else 2)
         ),
     )
 
