@@ -9,3 +9,7 @@ class Named(Dataset):
 
     def __getitem__(self, i):
         return i, NAME, __name__
+
+
+def collate(samples):
+    return [sample[0] for sample in samples], samples[0][1:], __package__
