@@ -141,7 +141,6 @@ OTHERS: dict[str, Callable[[int, float], Any]] = {
     "sparse": lambda i, noise: torch.eye(3).to_sparse() * i,
     "sparse CSR": lambda i, noise: (torch.eye(3) * (i + 1)).to_sparse_csr(),
     "quantized": lambda i, noise: torch.quantize_per_tensor(torch.full((2,), float(i)), 0.1, 10, torch.quint8),
-    "requires grad": lambda i, noise: torch.full((2,), float(i), requires_grad=True),
     "tensor with an attribute": _tensor_with_attribute,
     "meta tensor": lambda i, noise: torch.empty(2, device="meta"),
     "data class": lambda i, noise: Record(i, torch.tensor(noise)),
