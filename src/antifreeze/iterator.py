@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable
 from multiprocessing import context as contexts
+from multiprocessing import process
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.backends.executable import why_no_fresh_process
 from antifreeze.engine.backends.start import OnlyInProcess, start_stem
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.inline.bench import InlineBench
@@ -36,7 +38,7 @@ from antifreeze.engine.showing import show
 from antifreeze.engine.staleness import describe, difference
 from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.kinds import global_state, restore_global
-from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.recipe import Identity, Recipe
 from antifreeze.errors import CannotCross, ConfigError, Fallback
 from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
@@ -124,7 +126,7 @@ class Iterator(_Stock):
         options, account = options_of(loader), account_of(loader)
         recipe, start_method = self._recipe(loader, options), _start_method(loader)
         self._by_ticket = recipe.by_ticket
-        self._traits = describe(self._dataset) if loader.persistent_workers else {}
+        self._traits: dict[str, Any] = {}
         with interruptions.held():
             self._look_at = LOOK_AFTER * loader.num_workers
             self._tally = account.tally
@@ -140,6 +142,8 @@ class Iterator(_Stock):
             self._stem_kind, self._stem_reason = pool.stem.kind, pool.stem.because
             self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
             try:
+                if loader.persistent_workers:  # by now, what had to be shared with spawned workers is shared
+                    self._traits = describe(self._dataset)
                 self._epoch = Epoch(
                     pool,
                     arena,
@@ -206,6 +210,7 @@ class Iterator(_Stock):
             fixes=options.fix,
             by_ticket=options.seeding == "ticket",
             shared_seed=self._shared_seed,
+            identity=_identity(loader),
         )
 
     def _fall_back(self, loader: Any, reason: str) -> None:
@@ -405,7 +410,8 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
     is_default = context is None or context in _DEFAULT_CONTEXTS
     if not is_default and type(context) not in _STANDARD_CONTEXTS:
         return f"multiprocessing_context is a {type(context).__qualname__}"
-    return machine.why_not_again()
+    reason = None if _start_method(loader) == "fork" else why_no_fresh_process()
+    return reason or machine.why_not_again()
 
 
 # fastai gives a module, whose functions are those of the default context.
@@ -425,11 +431,24 @@ def _start_method(loader: Any) -> str:
     return context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
+def _identity(loader: Any) -> Identity:
+    """What torch's workers would be to `multiprocessing`; takes their numbers, as torch does."""
+    kind = (loader.multiprocessing_context or multiprocessing).Process
+    numbers = [next(process._process_counter) for _ in range(loader.num_workers)]  # type: ignore[attr-defined]
+    return Identity(
+        start_method=kind._start_method,
+        kind=kind.__name__,
+        parent=process.current_process()._identity,
+        first=numbers[0],
+        is_spawned=_start_method(loader) == "spawn",
+    )
+
+
 def _rescue(recipe: Recipe) -> StemHandle:
     """A stem without the locks and threads of this process."""
     from antifreeze.engine.backends.clean import grow_clean  # noqa: PLC0415 - most never need it
 
-    return grow_clean(recipe)
+    return grow_clean(recipe, in_place_of_fork=True)
 
 
 def _budget_bytes() -> int:

@@ -50,13 +50,13 @@ def main(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 
 def cross(thing: Any, *names: str) -> Any:
-    return receive(send(thing, main_names=frozenset(names)).descriptors)[0]
+    return receive(send(thing, main_names=frozenset(names)).detach())[0]
 
 
 def test_a_singleton_that_goes_by_its_name_goes_by_value_once_if_the_name_leads_nowhere(main: types.ModuleType) -> None:
     crossing = send([main.THE_ONE, {"again": main.THE_ONE}], main_names=frozenset())
     assert main.THE_ONE in crossing.by_value
-    (one, again), listed = receive(crossing.descriptors)
+    (one, again), listed = receive(crossing.detach())
     assert one is again["again"] is not main.THE_ONE
     assert type(one) is main.Single and one.note == "kept"
     assert one in listed  # so that it goes back as the trainer's own

@@ -47,11 +47,11 @@ def descriptors() -> set[str]:
 
 
 def cross(thing: Any) -> Any:
-    return receive(send(thing, main_names=frozenset()).descriptors)[0]
+    return receive(send(thing, main_names=frozenset()).detach())[0]
 
 
 def is_for_each_worker(thing: Any) -> bool:
-    parcel = Parcel(send(thing, main_names=frozenset()).descriptors)
+    parcel = Parcel(send(thing, main_names=frozenset()).detach())
     for fd in parcel._shared:
         os.close(fd)
     return parcel.is_for_each_worker
@@ -150,8 +150,8 @@ def test_more_files_than_a_message_carries_go_by_name(path: Path, monkeypatch: p
     other.write_bytes(b"other")
     with path.open("rb") as first, other.open("rb") as second:
         crossing = send([first, second, first], main_names=frozenset())
-        assert len(crossing.shared) == 1
-        copies, _ = receive(crossing.descriptors)
+        assert len(crossing.luggage.descriptors) == 1
+        copies, _ = receive(crossing.detach())
         assert [copy.read() for copy in copies[:2]] == [CONTENT, b"other"]
         for copy in copies:
             copy.close()
@@ -164,10 +164,10 @@ def test_a_file_that_goes_by_name_must_still_be_the_same_file(path: Path, monkey
         path.rename(path.with_name("moved.txt"))
         path.write_bytes(b"another file of that name")
         with pytest.raises(CannotCross, match=r"lines.txt is not the file that the program has open"):
-            receive(crossing.descriptors)
+            receive(crossing.detach())
         path.with_name("moved.txt").unlink()
         with pytest.raises(CannotCross, match="it has been deleted, or replaced by another file"):
-            receive(send(file, main_names=frozenset()).descriptors)
+            receive(send(file, main_names=frozenset()).detach())
 
 
 def test_a_name_that_stands_for_a_pipe_by_now_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_a_name_that_stands_for_a_pipe_by_now_is_not_waited_for(path: Path, monk
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(CannotCross, match=r"lines.txt is not the file that the program has open"):
-        receive(crossing.descriptors)
+        receive(crossing.detach())
 
 
 def test_what_is_not_a_regular_file_is_refused() -> None:
@@ -433,7 +433,7 @@ def test_a_memmap_is_mapped_again_and_never_written(numbers: Path, mode: Any, th
     array = np.memmap(numbers, np.int64, mode, offset=80, shape=(1000, 90))
     crossing = send(array, main_names=frozenset())
     assert os.fstat(crossing.body).st_size + os.fstat(crossing.buffers).st_size < 10_000
-    copy, _ = receive(crossing.descriptors)
+    copy, _ = receive(crossing.detach())
     assert type(copy) is np.memmap
     assert (copy.mode, copy.offset, copy.filename, copy.shape) == (there, 80, array.filename, array.shape)
     assert (copy == array).all()
@@ -476,7 +476,7 @@ def test_a_tensor_over_a_file_is_mapped_again(tmp_path: Path) -> None:
     tensor = torch.from_file(str(path), shared=False, size=400_000, dtype=torch.int64)
     crossing = send([tensor, tensor[10:]], main_names=frozenset())
     assert os.fstat(crossing.buffers).st_size < 10_000
-    (copy, part), _ = receive(crossing.descriptors)
+    (copy, part), _ = receive(crossing.detach())
     assert copy.equal(tensor)
     part.fill_(-1)
     assert copy[10] == -1 and tensor[10] == 10
@@ -490,7 +490,7 @@ def test_tensors_that_were_loaded_from_a_mapped_file_are_mapped_again(tmp_path: 
     weights = torch.load(path, mmap=True)
     crossing = send(weights, main_names=frozenset())
     assert os.fstat(crossing.buffers).st_size < 10_000
-    copy, _ = receive(crossing.descriptors)
+    copy, _ = receive(crossing.detach())
     assert copy["a"].equal(weights["a"]) and copy["b"].equal(weights["b"])
 
 
@@ -642,7 +642,7 @@ def test_a_deleted_database_is_refused_and_not_made_anew(database: Path) -> None
     with pytest.raises(CannotCross, match="cannot be opened again"):
         send(connection, main_names=frozenset())
     with pytest.raises(sqlite3.OperationalError, match="unable to open"):
-        receive(crossing.descriptors)
+        receive(crossing.detach())
     assert not database.exists()
     connection.close()
 
@@ -659,7 +659,7 @@ def test_an_lmdb_environment_arrives_for_reading(tmp_path: Path, options: dict[s
     with lmdb.open(str(tmp_path / "db"), **options) as environment:
         crossing = send(environment, main_names=frozenset())
         expected = environment.flags(), environment.info()["map_size"], environment.max_readers()
-    copy, _ = receive(crossing.descriptors)  # one process must not open it twice
+    copy, _ = receive(crossing.detach())  # one process must not open it twice
     with copy:
         assert (copy.flags(), copy.info()["map_size"], copy.max_readers()) == (
             {**expected[0], "readonly": True},
@@ -824,7 +824,7 @@ def test_only_what_does_not_survive_a_fork_is_opened_in_every_worker(path: Path,
 
 
 def test_a_parcel_names_the_modules_that_are_needed_to_open_it() -> None:
-    parcel = Parcel(send([torch.nn.Linear, os.path.join, csv], main_names=frozenset()).descriptors)
+    parcel = Parcel(send([torch.nn.Linear, os.path.join, csv], main_names=frozenset()).detach())
     assert {"torch.nn.modules.linear", "posixpath", "csv"} <= parcel.modules
     parcel.open()
 
@@ -833,7 +833,7 @@ def test_a_parcel_that_was_opened_in_a_child_can_be_opened_in_another(path: Path
     """As the workers of a stem do."""
     array = np.arange(10_000)
     with path.open("rb") as file:
-        parcel = Parcel(send([file, array], main_names=frozenset()).descriptors)
+        parcel = Parcel(send([file, array], main_names=frozenset()).detach())
     for _ in range(2):
         child = os.fork()
         if child == 0:

@@ -2,11 +2,19 @@
 
 import sys
 import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
-from antifreeze.engine.crossing.main_module import MainModule, _importable_names, describe_main, import_main
+from antifreeze.engine.crossing.main_module import (
+    MainModule,
+    _importable_body,
+    _imports,
+    _names,
+    describe_main,
+    import_main,
+)
 
 GUARDED = """
 import os
@@ -26,6 +34,35 @@ if __name__ == "__main__":
     has_run.append("the guarded part")
 """
 NAMES = frozenset({"function", "coroutine", "Class", "value", "one", "other", "annotated", "has_run"})
+
+
+def _importable_names(source: str | None) -> frozenset[str] | None:
+    body = _importable_body(source)
+    return None if body is None else frozenset(name for statement in body for name in _names(statement))
+
+
+def test_what_is_imported_outside_the_guard_is_listed() -> None:
+    body = _importable_body("""
+import os, torch.nn as nn
+from a.b import c
+from . import near
+try:
+    import quick
+except ImportError:
+    import slow
+else:
+    import after
+if True:
+    import chosen
+with open("x"):
+    import within
+def function():
+    import late
+if __name__ == "__main__":
+    import wandb
+""")
+    assert body is not None
+    assert set(_imports(body)) == {"os", "torch.nn", "a.b", "a.b.c", "quick", "after", "chosen", "within"}
 
 
 def test_what_is_defined_outside_the_guard_is_importable() -> None:
@@ -75,7 +112,25 @@ def test_a_guarded_script_is_described_by_its_path(main: types.ModuleType, tmp_p
     path.write_text(GUARDED)
     main.__file__ = str(path)
     main.__package__ = None
-    assert describe_main() == MainModule(str(path), None, NAMES)
+    assert describe_main() == MainModule(str(path), None, NAMES, frozenset({"os"}))
+
+
+def test_the_path_of_a_script_is_normalised_as_multiprocessing_does(main: types.ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(GUARDED)
+    main.__file__ = str(tmp_path / "elsewhere" / ".." / "train.py")
+    (tmp_path / "elsewhere").mkdir()
+    main.__package__ = None
+    assert describe_main().path == str(tmp_path / "train.py")
+
+
+def test_the_main_module_of_a_package_is_not_imported(main: types.ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "__main__.py").write_text(GUARDED)
+    main.__file__ = str(tmp_path / "__main__.py")
+    main.__package__ = "package"
+    main.__spec__ = ModuleSpec("package.train", None)
+    assert describe_main().path is not None
+    main.__spec__ = ModuleSpec("package.__main__", None)
+    assert describe_main() == MainModule(None, None, frozenset())
 
 
 def test_an_interactive_session_has_nothing_to_import(main: types.ModuleType) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import socket
 import sys
 import types
 from collections.abc import Callable, Sequence
@@ -16,9 +17,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antifreeze import CannotCross
+from antifreeze import CannotCross, machine
+from antifreeze.engine.backends.passing import passed, receive_descriptors
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.pickler import OUT_OF_BAND_FROM, receive, send
+from antifreeze.machine import Room
 
 LARGE = OUT_OF_BAND_FROM
 
@@ -27,9 +30,9 @@ def descriptors() -> set[str]:
     return {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
 
 
-def cross(thing: Any, *, main_names: frozenset[str] = frozenset()) -> Any:
-    crossing = send(thing, main_names=main_names)
-    return receive(crossing.descriptors)[0]
+def cross(thing: Any, *, main_names: frozenset[str] = frozenset(), like_spawn: bool = False) -> Any:
+    crossing = send(thing, main_names=main_names, like_spawn=like_spawn)
+    return receive(crossing.detach())[0]
 
 
 def own(by_value: Sequence[Any]) -> list[Any]:
@@ -53,7 +56,7 @@ def test_plain_data_arrives(thing: Any) -> None:
 
 
 def test_many_open_files_leave_room_for_tensors_that_stay_shared(tmp_path: Path) -> None:
-    for number in range(pickler.MOST_SHARED):
+    for number in range(2 * pickler.MOST_FILES):
         (tmp_path / str(number)).touch()
     with contextlib.ExitStack() as opened:
         files = [opened.enter_context(path.open("rb")) for path in tmp_path.iterdir()]
@@ -82,7 +85,7 @@ def test_big_arrays_and_tensors_are_not_in_the_pickle_and_aligned() -> None:
     things = [np.zeros(1_000_001, np.uint8), torch.zeros(1_000_001), np.asfortranarray(np.zeros((300, 200)))]
     crossing = send(things, main_names=frozenset())
     assert body_bytes(crossing) < 10_000
-    arrived, _ = receive(crossing.descriptors)
+    arrived, _ = receive(crossing.detach())
     assert arrived[1].data_ptr() % 64 == 0
     assert arrived[0].ctypes.data % 64 == 0
     assert arrived[2].flags.f_contiguous
@@ -141,14 +144,118 @@ def test_tensors_in_shared_memory_stay_shared_in_both_directions() -> None:
     assert shared[4] == 8
 
 
-def test_shared_tensors_beyond_what_a_message_carries_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickler, "MOST_SHARED", 2)
-    things = [torch.full((3,), float(k)).share_memory_() for k in range(4)]
-    crossing = send(things, main_names=frozenset())
-    assert len(crossing.shared) == 2
-    arrived, _ = receive(crossing.descriptors)
+def test_tensors_become_shared_in_place_where_torch_would_share_them() -> None:
+    whole = torch.arange(10.0)
+    part, grown = whole[2:5], torch.nn.Parameter(torch.ones(3))
+    arrived = cross({"whole": whole, "part": part, "grown": grown, "empty": torch.empty(0)}, like_spawn=True)
+    part.fill_(-1)
+    arrived["whole"][9] = 99
+    with torch.no_grad():
+        grown += 1
+    assert whole.tolist() == arrived["whole"].tolist() == [0, 1, -1, -1, -1, 5, 6, 7, 8, 99]
+    assert arrived["part"].tolist() == [-1, -1, -1]
+    assert arrived["grown"].requires_grad and arrived["grown"].tolist() == [2, 2, 2]
+    assert whole.is_shared() and part.is_shared() and grown.is_shared()
+
+
+def test_tensors_stay_where_they_are_in_the_place_of_a_fork() -> None:
+    tensor = torch.zeros(3)
+    arrived = cross(tensor)
+    tensor += 1
+    assert not tensor.is_shared()
+    assert arrived.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("room", [None, Room(64 << 20, 0)], ids=["no /dev/shm", "full"])
+def test_tensors_are_shared_without_room_in_dev_shm(monkeypatch: pytest.MonkeyPatch, room: Room | None) -> None:
+    monkeypatch.setattr(machine, "shared_memory_room", lambda: room)
+    tensor = torch.arange(10_000)
+    view = tensor[5:]
+    arrived = cross(tensor, like_spawn=True)
+    view[0] = -5
+    assert arrived[5] == -5
+    arrived[6] = -6
+    assert view[1] == -6
+    assert tensor.is_shared() and arrived.is_shared()
+
+
+def test_more_tensors_are_shared_than_one_message_carries() -> None:
+    tensors = [torch.full((3,), float(k)) for k in range(600)]
+    crossing = send(tensors, main_names=frozenset(), like_spawn=True)
+    with passed(crossing.descriptors) as one:
+        arrived, _ = receive(receive_descriptors(os.dup(one)))
+    crossing.close()
+    for tensor in tensors:
+        tensor.add_(1)
+    assert [each[0].item() for each in arrived] == [k + 1 for k in range(600)]
+    assert crossing.copied == 0
+
+
+def test_tensors_beyond_the_limit_on_open_files_are_copied_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "descriptors_left", lambda: pickler.SPARE_DESCRIPTORS + 2)
+    things = [torch.full((3,), float(k)) for k in range(2)] + [
+        torch.full((3,), 2.0).share_memory_(),
+        torch.full((3,), 3.0),
+    ]
+    crossing = send(things, main_names=frozenset(), like_spawn=True)
+    assert len(crossing.luggage.descriptors) == 2
+    assert crossing.copied == 2
+    arrived, _ = receive(crossing.detach())
     assert [each[0].item() for each in arrived] == [0, 1, 2, 3]
     assert [each.is_shared() for each in arrived] == [True, True, False, False]
+
+
+class Plain:
+    pass
+
+
+class Rebuilt(Plain):
+    def __setstate__(self, state: Any) -> None:
+        vars(self).update(state)
+
+
+class Reduced(Plain):
+    def __reduce__(self) -> Any:
+        return Plain, ()
+
+
+@pytest.mark.parametrize(
+    ("thing", "is_for_each"),
+    [
+        (Plain(), False),
+        (np.random.default_rng(), False),
+        (torch.nn.Linear(1, 1), False),
+        ([Rebuilt()], True),
+        ([Reduced()], True),
+    ],
+    ids=["plain", "numpy", "torch", "__setstate__", "__reduce__"],
+)
+def test_what_a_method_of_the_user_rebuilds_is_rebuilt_in_each_worker(thing: Any, is_for_each: bool) -> None:
+    parcel = pickler.Parcel(send(thing, main_names=frozenset()).detach())
+    assert parcel.is_for_each_worker == is_for_each
+    parcel.open()
+
+
+def test_a_socket_crosses_as_it_does_to_a_spawned_process() -> None:
+    left, right = socket.socketpair()
+    arrived = cross(right, like_spawn=True)
+    with left, right, arrived:
+        left.sendall(b"x")
+        assert arrived.recv(1) == b"x"
+
+
+def test_a_tensor_that_is_gone_before_it_is_sent_keeps_its_descriptor() -> None:
+    class Passing:
+        def __reduce__(self) -> Any:
+            return list, ([torch.full((3,), 7.0)],)
+
+    crossing = send(Passing(), main_names=frozenset(), like_spawn=True)
+    gc.collect()
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]  # which would get its number
+    arrived, _ = receive(crossing.detach())
+    for fd in others:
+        os.close(fd)
+    assert arrived[0].tolist() == [7, 7, 7]
 
 
 def test_unusual_tensors_arrive() -> None:
@@ -211,7 +318,7 @@ class Dataset:
 def test_functions_of_the_main_module_travel_by_value_and_are_listed(main: types.ModuleType) -> None:
     crossing = send([main.Dataset(), main.times], main_names=frozenset())
     assert {main.Dataset, main.times} <= set(crossing.by_value)
-    (dataset, times), by_value = receive(crossing.descriptors)
+    (dataset, times), by_value = receive(crossing.detach())
     assert times is not main.times
     assert dataset[2] == 6
     assert [each.__qualname__ for each in by_value] == [each.__qualname__ for each in crossing.by_value]
@@ -221,7 +328,7 @@ def test_functions_of_the_main_module_travel_by_value_and_are_listed(main: types
 def test_names_that_the_other_side_imports_travel_by_name(main: types.ModuleType) -> None:
     crossing = send([main.Dataset(), main.times], main_names=frozenset({"Dataset", "times"}))
     assert crossing.by_value == ()
-    (dataset, times), by_value = receive(crossing.descriptors)
+    (dataset, times), by_value = receive(crossing.detach())
     assert type(dataset) is main.Dataset and times is main.times
     assert by_value == []
 
@@ -244,7 +351,7 @@ def test_functions_that_share_globals_share_them_on_the_other_side(main: types.M
 def test_what_can_be_imported_travels_by_name() -> None:
     crossing = send([np.mean, torch.nn.Linear, Callable, os.path.join], main_names=frozenset())
     assert crossing.by_value == ()
-    assert receive(crossing.descriptors)[0] == [np.mean, torch.nn.Linear, Callable, os.path.join]
+    assert receive(crossing.detach())[0] == [np.mean, torch.nn.Linear, Callable, os.path.join]
 
 
 def test_closures_and_lambdas_travel_by_value() -> None:
@@ -256,7 +363,7 @@ def test_closures_and_lambdas_travel_by_value() -> None:
     crossing = send([add, lambda x: x + 1], main_names=frozenset())
     assert len(own(crossing.by_value)) == 2
     assert body_bytes(crossing) < OUT_OF_BAND_FROM
-    (arrived, plus_one), _ = receive(crossing.descriptors)
+    (arrived, plus_one), _ = receive(crossing.detach())
     assert arrived(1).sum() == 3 * LARGE
     assert plus_one(1) == 2
 

@@ -27,7 +27,7 @@ from antifreeze.engine.crossing.state import (
     Surroundings,
     capture_modules,
     is_simple,
-    settle,
+    settle_like_a_fork,
     settle_modules,
     tell,
 )
@@ -295,6 +295,17 @@ def test_what_a_fresh_import_does_not_make_is_not_missed(
     assert settle_into(monkeypatch, make_module(), capture_modules()) == []
 
 
+def test_a_log_that_only_the_program_opens_is_not_missed(
+    user_module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user_module.log = sys.stderr  # type: ignore[attr-defined]
+    states = pickle.loads(pickle.dumps(capture_modules()))
+    assert states["user_module"].others["log"].kind == type(sys.stderr).__qualname__
+    monkeypatch.setattr(state, "_WRITERS", (type(sys.stderr).__qualname__,))
+    fresh = make_module(source=SOURCE + "\nlog = None")
+    assert settle_into(monkeypatch, fresh, states) == []
+
+
 def test_a_class_that_is_no_class_any_more_is_left_alone(
     user_module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,11 +322,15 @@ def capture() -> Surroundings:
     return arrived
 
 
+def capture_settings() -> state.Settings:
+    arrived: state.Settings = pickle.loads(pickle.dumps(state.capture_settings()))
+    return arrived
+
+
 def test_surroundings_are_captured_as_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTIFREEZE_SEEN", "yes")
     arrived = capture()
     assert arrived.environ["ANTIFREEZE_SEEN"] == "yes"
-    assert arrived.default_dtype is torch.get_default_dtype()
     assert "init_main_from_path" not in arrived.preparation
 
 
@@ -331,7 +346,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the tests below change in this process is put back."""
     monkeypatch.setattr(torch, "use_deterministic_algorithms", set_deterministic)  # torch's own imports its compiler
     with warnings.catch_warnings(), np.errstate():
-        before = capture()
+        before = capture_settings()
         yield
         torch.set_grad_enabled(True)
         set_deterministic(False)
@@ -348,14 +363,14 @@ def test_what_torch_numpy_and_warnings_were_told_is_put_in_place() -> None:
     np.seterr(all="raise")
     warnings.filterwarnings("ignore", category=Noise)
     filters = list(warnings.filters)
-    wanted = capture()
+    wanted, settings = capture(), capture_settings()
     torch.set_grad_enabled(True)
     set_deterministic(False)
     torch.set_default_dtype(torch.float32)
     torch.multiprocessing.set_sharing_strategy("file_descriptor")
     np.seterr(all="warn")
     warnings.resetwarnings()
-    settle(wanted)
+    settle_like_a_fork(wanted, settings)
     assert not torch.is_grad_enabled()
     assert torch.is_deterministic_algorithms_warn_only_enabled()
     assert torch.get_default_dtype() is torch.float64
@@ -370,11 +385,12 @@ def test_a_warning_of_a_module_that_comes_later_is_filtered_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warnings.filterwarnings("ignore", category=Noise)
-    wanted = capture()
+    wanted = capture_settings()
     noise = (__name__, "Noise")
     late = [(*entry[:2], ("late_noise", "Noise"), *entry[3:]) for entry in wanted.warning_filters if entry[2] == noise]
     assert late
-    settle(dataclasses.replace(wanted, warning_filters=[*late, ("error", None, ("builtins", "Warning"), None, 0)]))
+    filters = [*late, ("error", None, ("builtins", "Warning"), None, 0)]
+    settle_like_a_fork(capture(), dataclasses.replace(wanted, warning_filters=filters))
     assert [entry[0] for entry in warnings.filters] == ["error"]
     (tmp_path / "late_noise.py").write_text("class Noise(UserWarning): pass")
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,4 +1,6 @@
-"""A worker sees the program as the trainer has set it up, whichever stem it comes from.
+"""A worker sees the program as the trainer has set it up where torch would fork: also if a fresh process takes its place.
+
+(Where the program asks for spawn, it sees what torch's spawned worker sees: `test_spawned_workers.py`.)
 
 One script changes every item of program state that people change, after the imports, and has a worker report what it
 sees. It exists with a main guard and without one, and runs unmodified under `antifreeze run`.
@@ -47,7 +49,7 @@ class Backbone:
 EXTRA = "value = 'found through sys.path'\n"
 
 IMPORTS = """
-import json, logging, os, sys, warnings
+import json, logging, os, sys, threading, warnings
 import numpy as np
 import torch
 from PIL import Image, ImageFile
@@ -58,8 +60,9 @@ from configuration import options
 
 
 class Report(Dataset):
-    def __init__(self, registered):
+    def __init__(self, registered, lock):
         self.registered = registered
+        self.lock = lock
 
     def __len__(self):
         return 4
@@ -142,7 +145,10 @@ BODY = """
     warnings.filterwarnings("always", category=PendingDeprecationWarning)
     warnings.filterwarnings("ignore", category=configuration.Noise)
     sys.setrecursionlimit(3210)
-    loader = DataLoader(Report(register), batch_size=None, num_workers=2, multiprocessing_context=sys.argv[1])
+    lock = threading.Lock()
+    if sys.argv[1] == "fresh":
+        lock.acquire()  # which a fork would break, so that a fresh process takes its place
+    loader = DataLoader(Report(register, lock), batch_size=None, num_workers=2, multiprocessing_context="fork")
     seen = list(loader)
     print(json.dumps({"trainer": report(register), "workers": [json.loads(one) for one in seen]}))
 """
@@ -190,7 +196,7 @@ CHANGED = {
     "main global": 0.75,
 }
 
-CONTEXTS = ["fork"] if SELFTEST else ["fork", "spawn"]  # torch's spawned workers do not see the program's state
+CONTEXTS = ["fork"] if SELFTEST else ["fork", "fresh"]
 KINDS = {"guarded": GUARDED, "unguarded": UNGUARDED}
 
 Known = dict[tuple[str, str], Ended]
@@ -237,6 +243,13 @@ def test_a_worker_sees_the_trainers(reports: Reports, kind: str, context: str, i
     assert [worker[item] for worker in report["workers"]] == [expected] * 4
 
 
+@pytest.mark.skipif(bool(SELFTEST), reason="torch forks")
+@pytest.mark.parametrize("kind", ["guarded", "unguarded"])
+def test_a_fresh_process_has_taken_the_place_of_the_fork(reports: Reports, known: Known, kind: str) -> None:
+    reports(kind, "fresh")
+    assert "workers start in a fresh process instead of a fork: dataset.lock" in known[kind, "fresh"].stderr
+
+
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("kind", ["guarded", "unguarded"])
 def test_the_list_of_items_is_complete(reports: Reports, kind: str, context: str) -> None:
@@ -244,11 +257,15 @@ def test_the_list_of_items_is_complete(reports: Reports, kind: str, context: str
 
 
 DIFFERING = """
+import threading
 import configuration
 from antifreeze import DataLoader
 
 
 class Numbers:
+    def __init__(self, lock=None):
+        self.lock = lock
+
     def __len__(self):
         return 4
 
@@ -259,8 +276,10 @@ class Numbers:
 if __name__ == "__main__":
     configuration.handle = Numbers()
     configuration.register("local")(lambda source=(line for line in "cannot cross"): source)
+    lock = threading.Lock()
+    lock.acquire()
     for _ in range(2):
-        loader = DataLoader(Numbers(), batch_size=None, num_workers=2, multiprocessing_context="spawn")
+        loader = DataLoader(Numbers(lock), batch_size=None, num_workers=2, multiprocessing_context="fork")
         assert [index for index, _ in loader] == [0, 1, 2, 3]
 """
 

@@ -1,5 +1,6 @@
 """What user code finds in a worker."""
 
+import multiprocessing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch.utils.data import Dataset, default_collate
 
 from drop_in import datasets
 from drop_in.datasets import Numbers, Places
-from drop_in.harness import Maker, Way, assert_same
+from drop_in.harness import Maker, Way, assert_same, our_way
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -39,6 +40,21 @@ def test_worker_init_fn_runs_once_in_each_worker_and_can_change_its_dataset(ours
     epochs, is_changed_in_the_parent = assert_same(ours, case)
     assert epochs[0][1][0][1]["note"] == "initialised by worker 1"
     assert not is_changed_in_the_parent
+
+
+def test_a_forked_worker_is_to_multiprocessing_what_torchs_is() -> None:
+    def case(make: Maker) -> Any:
+        (batch,) = make(Processes(2), batch_size=2, num_workers=1, collate_fn=datasets.as_is)
+        return batch
+
+    assert assert_same(our_way("grown"), case) == [("ForkProcess", 1, True, "fork")] * 2
+
+
+class Processes(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        process = multiprocessing.current_process()
+        numbers = process._identity  # type: ignore[attr-defined]
+        return process.name.partition("-")[0], len(numbers), process.daemon, multiprocessing.get_start_method()
 
 
 def test_workers_look_like_processes_and_end_with_code_0(ours: Way) -> None:

@@ -7,16 +7,21 @@ import http.server
 import multiprocessing
 import os
 import socket
+import sqlite3
+import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from antifreeze import Fallback, InternalError
 from antifreeze import iterator as iterator_module
+from antifreeze.engine.backends import clean
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import our_class, our_way
@@ -231,6 +236,83 @@ def test_a_calm_dataset_is_forked_without_a_word(usage: Usage, capfd: pytest.Cap
     assert base_process() == before
 
 
+# --- what stands in the way of a fresh process
+
+
+class Locked(Numbers):
+    """A fork would break it, and a fresh process would not."""
+
+    def __init__(self, *others: Any) -> None:
+        super().__init__(4)
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.others = others
+
+
+def load_forked(dataset: Any, capfd: pytest.CaptureFixture[str]) -> str:
+    """Load it by a fork, and give back the line that says why it is one."""
+    loader = our_class()(dataset, num_workers=2, multiprocessing_context="fork")
+    assert [int(batch) for batch in loader] == [0, 1, 2, 3]
+    (record,) = account_of(loader).ledger
+    assert record.kind is Kind.RISKY_FORK
+    return capfd.readouterr().err
+
+
+def test_a_frozen_program_is_not_started_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert "no fresh process can take over: NoFreshProcess: this program is frozen" in load_forked(Locked(), capfd)
+    with pytest.raises(Fallback, match="this program is frozen"):
+        iter(our_class()(Numbers(4), num_workers=2, multiprocessing_context="spawn"))
+
+
+def fail(*_: Any) -> Any:
+    raise InternalError("the clean base ended as soon as it was started")
+
+
+def test_a_fault_of_ours_is_named_as_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(clean, "_ask_base", fail)
+    with pytest.raises(InternalError, match="the clean base ended"):
+        iter(our_class()(Locked(), num_workers=2, multiprocessing_context="fork"))
+    monkeypatch.setenv("ANTIFREEZE", "1")
+    assert "no fresh process could be started: the clean base ended" in load_forked(Locked(), capfd)
+
+
+class OnlyHere:
+    def __reduce__(self) -> Any:
+        return only_in, (os.getpid(),)
+
+
+def only_in(pid: int) -> None:
+    if os.getpid() != pid:
+        raise OSError(f"only in {pid}")
+
+
+def test_a_dataset_that_no_worker_can_rebuild_is_forked_all_the_same(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "data.db")) as database:  # which each worker opens for itself
+        database.execute("create table numbers (number)")
+        database.commit()
+        line = load_forked(Locked(database, OnlyHere()), capfd)
+    assert "no fresh process can take over: OSError: " in line
+
+
+def test_the_base_imports_what_the_trainer_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = str(Path(clean.__file__).parents[3])
+    monkeypatch.setattr(sys, "path", ["", "/override", ".", "/usr/lib/python", "relative", "/site-packages"])
+    assert clean._import_path() == ["/override", "/usr/lib/python", "/site-packages", source]
+    monkeypatch.setattr(sys, "path", ["/override", source, "/usr/lib/python"])
+    assert clean._import_path() == ["/override", source, "/usr/lib/python"]
+
+
+@pytest.mark.deadline(60)
+def test_nothing_is_said_about_what_a_fresh_process_leaves_open(run_script: Callable[..., Ended]) -> None:
+    ended = run_script(SPAWN, timeout=50, env={"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "default"}).check()
+    assert "ResourceWarning" not in ended.stderr
+
+
 # --- what only a fork can carry
 
 
@@ -283,6 +365,42 @@ def test_a_value_that_is_inherited_is_shared_by_all_workers_and_the_trainer() ->
     count = CONTEXT.Value("i", 0)
     list(our_way("clean").make(Counting(count), num_workers=3))
     assert count.value == 40
+
+
+SPAWN = """
+import multiprocessing
+from antifreeze import DataLoader
+
+class Counting:
+    def __init__(self, context):
+        self.count, self.queue, self.lock = context.Value("i", 0), context.SimpleQueue(), context.Lock()
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        with self.count.get_lock():
+            self.count.value += 1
+        with self.lock:
+            self.queue.put(index)
+        return index, multiprocessing.get_start_method()
+
+if __name__ == "__main__":
+    dataset = Counting(multiprocessing.get_context("spawn"))
+    seen = list(DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="spawn"))
+    print(seen == [[index, "spawn"] for index in range(6)], dataset.count.value)
+    print(sorted(dataset.queue.get() for _ in range(6)))
+"""
+
+
+@pytest.mark.deadline(60)
+def test_what_multiprocessing_can_send_to_a_spawned_process_is_sent(
+    run_script: Callable[..., Ended], tmp_path: Path
+) -> None:
+    usage = tmp_path / "usage"
+    ended = run_script(SPAWN, timeout=50, env={"ANTIFREEZE_USAGE": str(usage)}).check()
+    assert ended.stdout.split("\n") == ["True 6", "[0, 1, 2, 3, 4, 5]", ""]
+    assert '"stem": "clean"' in usage.read_text()
 
 
 # --- libraries

@@ -40,6 +40,7 @@ from antifreeze.machine.mappings import (
 from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills, total_memory
 from antifreeze.machine.own import (
     descriptor_limit,
+    descriptors_left,
     file_size_limit,
     give_own_offsets,
     has_open,
@@ -79,6 +80,7 @@ __all__ = [
     "descendants_of",
     "descriptor_limit",
     "descriptor_limits",
+    "descriptors_left",
     "directory_of",
     "environment_of",
     "exit_code_of",

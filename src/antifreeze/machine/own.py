@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from antifreeze.machine.reading import lines
+from antifreeze.machine.reading import lines, listing
 
 # Enough for what we may have to open at once: a batch, a process, a file of the ledger, a module to import.
 FEW_DESCRIPTORS = 8
@@ -28,6 +28,11 @@ def descriptor_limit() -> int:
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     except ImportError:
         return 256
+
+
+def descriptors_left() -> int:
+    """How many more descriptors this process may open."""
+    return descriptor_limit() - len(listing("/proc/self/fd"))
 
 
 def is_nearly_out_of_descriptors(latest: int) -> bool:

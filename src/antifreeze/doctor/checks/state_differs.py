@@ -9,8 +9,8 @@ samples from workers that were not forked differ from those that the training pr
 twice.
 
 What to do: pass such settings to the dataset (`self.root = root`), or set them on import, or in `worker_init_fn`.
-`antifreeze run train.py` copies simple globals by itself. `multiprocessing_context="fork"` keeps everything, where
-forking is safe.
+`multiprocessing_context="fork"` keeps everything, where forking is safe. (Where antifreeze starts a fresh process in the
+place of a fork, it copies simple globals by itself; where you ask for spawn, you get what torch gives.)
 
 Looks like: AF307 shared-file-offset, where samples differ because forked workers share a file; AF503 stale-dataset,
 where a change comes too late for persistent workers.

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import pickle
 import select
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,16 +24,22 @@ from antifreeze.engine import forks
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import interruptions, process
 from antifreeze.engine.backends.base import StemHandle
+from antifreeze.engine.backends.clean_base import Order
+from antifreeze.engine.backends.executable import why_no_fresh_process
 from antifreeze.engine.backends.idle_watch import IdleWatch
+from antifreeze.engine.backends.passing import passed
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.explain import explain
 from antifreeze.engine.crossing.kinds.base import OnlyInherited
+from antifreeze.engine.crossing.libraries import within_reach
 from antifreeze.engine.crossing.main_module import describe_main
-from antifreeze.engine.crossing.state import capture_modules, capture_surroundings
+from antifreeze.engine.crossing.spawning import is_only_inherited
+from antifreeze.engine.crossing.state import capture_modules, capture_settings, capture_surroundings
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Grow, Grown, Unborn
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import InternalError
+from antifreeze.observe.say import say_once
 
 # For so long a fresh process may do nothing while it starts. Importing torch takes 1.5 to 2 s on a quiet machine; where
 # many ranks read it from one file server, it takes far more, but they work.
@@ -48,18 +56,36 @@ _SINGLE_THREADED = {
 }
 
 
+class NoFreshProcess(Exception):
+    """No fresh process can be started from this program."""
+
+
 class InheritanceOnly(Exception):
     """The dataset holds something that only a fork can carry, such as a lock of multiprocessing."""
 
 
-def grow_clean(recipe: Recipe) -> StemHandle:
-    """A clean stem that holds this recipe and the trainer's state, as they are now."""
+def grow_clean(recipe: Recipe, *, in_place_of_fork: bool) -> StemHandle:
+    """A clean stem for this recipe, as it is now; in the place of a fork, it has the trainer's state as well."""
+    reason = why_no_fresh_process()
+    if reason is not None:
+        raise NoFreshProcess(reason)
     with interruptions.held(), contextlib.ExitStack() as sent:
         main = describe_main()
-        crossing = interruptions.let_through_others(lambda: _pack(recipe, main.names))
+        pack = functools.partial(_pack, recipe, main.names, in_place_of_fork=in_place_of_fork)
+        crossing = interruptions.let_through_others(pack)
         sent.callback(crossing.close)
-        surroundings = memory.copy_of([pickle.dumps(capture_surroundings(main))], "antifreeze-state")
-        sent.callback(os.close, surroundings)
+        if crossing.copied:
+            say_once(_tell_copied(crossing.copied))
+        order = Order(
+            surroundings=capture_surroundings(main),
+            settings=capture_settings() if in_place_of_fork else None,
+            libraries=() if in_place_of_fork else tuple(within_reach([*main.imports, *crossing.modules])),
+            worker_threads=recipe.worker_threads,
+            identity=recipe.identity,
+        )
+        ordered = memory.copy_of([pickle.dumps(order)], "antifreeze-state")
+        sent.callback(os.close, ordered)
+        parcel = sent.enter_context(passed(crossing.descriptors))
         ours, theirs = pair()
         sent.enter_context(theirs)
         with contextlib.ExitStack() as kept:
@@ -67,7 +93,7 @@ def grow_clean(recipe: Recipe) -> StemHandle:
             lifeline = os.pipe()
             for fd in lifeline:
                 kept.callback(os.close, fd)
-            pid, pidfd = _ask_base([theirs.fileno(), lifeline[0], surroundings, *crossing.descriptors])
+            pid, pidfd = _ask_base([ordered, theirs.fileno(), lifeline[0], parcel])
             kept.pop_all()
         return StemHandle(
             kind="clean",
@@ -80,9 +106,20 @@ def grow_clean(recipe: Recipe) -> StemHandle:
         )
 
 
-def _pack(recipe: Recipe, main_names: frozenset[str], *, by_name_only: bool = False) -> pickler.Crossing:
+def _tell_copied(count: int) -> str:
+    return (
+        f"{count} tensors of the dataset are copied instead of shared with its workers: neither sees what the other "
+        "writes. This process may not have that many files open (ulimit -n), or has no shared memory left"
+    )
+
+
+def _pack(
+    recipe: Recipe, main_names: frozenset[str], *, in_place_of_fork: bool, by_name_only: bool = False
+) -> pickler.Crossing:
+    """The recipe, and the state of user modules where a fork would have kept it."""
     try:
-        return pickler.send((recipe, capture_modules(by_name_only=by_name_only)), main_names=main_names)
+        modules = capture_modules(by_name_only=by_name_only) if in_place_of_fork else {}
+        return pickler.send((recipe, modules), main_names=main_names, like_spawn=not in_place_of_fork)
     except MemoryError:
         raise
     except Exception as error:  # of whatever the user's classes do when they are pickled
@@ -91,11 +128,10 @@ def _pack(recipe: Recipe, main_names: frozenset[str], *, by_name_only: bool = Fa
         parts = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
         with pickler.asked(main_names=main_names) as asked:
             blame = explain(parts, error, asked=asked)
-        if blame is None and not by_name_only:
+        if blame is None and in_place_of_fork and not by_name_only:
             # Then it is the state of some module, which is no reason to refuse a dataset that can cross.
-            return _pack(recipe, main_names, by_name_only=True)
-        # multiprocessing's own words for locks, values, queues …
-        if isinstance(error, OnlyInherited) or "through inheritance" in str(error):
+            return _pack(recipe, main_names, in_place_of_fork=True, by_name_only=True)
+        if isinstance(error, OnlyInherited) or is_only_inherited(error):  # locks, values, queues …
             raise InheritanceOnly(str(error)) from error
         if blame is None:
             raise
@@ -172,10 +208,8 @@ def _ask_base(descriptors: list[int]) -> tuple[int, int]:
 def _start() -> _Base:
     ours, theirs = pair()
     theirs_of_lifeline, lifeline = os.pipe()
-    source = str(Path(__file__).resolve().parents[3])
     command = (
-        # without the current directory, which may be anybody's and hold anything
-        f"import sys; sys.path[:] = [{source!r}, *filter(None, sys.path)]; "
+        f"import sys; sys.path[:] = {_import_path()!r}; "
         # first of all, for the imports take seconds
         f"from antifreeze.engine.backends.process import die_with; die_with({theirs_of_lifeline}); "
         "import torch; "  # before anything of ours that needs it: under `antifreeze run`, its import imports our iterator
@@ -197,7 +231,14 @@ def _start() -> _Base:
     finally:
         theirs.close()
         os.close(theirs_of_lifeline)
-    return _Base(popen, Channel(ours, blocking=False, many_descriptors=True), lifeline)
+    return _Base(popen, Channel(ours, blocking=False), lifeline)
+
+
+def _import_path() -> list[str]:
+    """The trainer's own, in its order, without the current directory, which may be anybody's and hold anything."""
+    path = [entry for entry in sys.path if isinstance(entry, str) and os.path.isabs(entry)]
+    source = str(Path(__file__).resolve().parents[3])
+    return path if source in path else [*path, source]
 
 
 def _hash_seed() -> dict[str, str]:

@@ -1,6 +1,10 @@
 """The clean base: runs in a process of its own, holds torch and nothing of the user's, and forks clean stems.
 
 There is at most one per trainer; it is started when it is first needed, and lives as long as the trainer.
+
+A clean stem is one of two things. Where the user asked for `spawn` or `forkserver`, it holds library modules and the memory
+of big arrays: each worker imports user modules and unpickles the dataset itself. In the place of a fork, it is
+made like the trainer, and unpickles the dataset once for all workers, if what is in it survives a fork.
 """
 
 from __future__ import annotations
@@ -8,29 +12,52 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import os
 import pickle
 import select
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing import process as processes
+from multiprocessing import util
 from typing import NoReturn
 
 from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.backends import process
+from antifreeze.engine.backends.passing import receive_descriptors
 from antifreeze.engine.backends.stem import Stem, quieten
-from antifreeze.engine.crossing import pickler, results, state
+from antifreeze.engine.crossing import libraries, pickler, results, state
+from antifreeze.engine.crossing.main_module import MainModule
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Grow, Grown, Settled, Unborn, Unfit
-from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
+from antifreeze.engine.worker.birth import seed_from_entropy
+from antifreeze.engine.worker.recipe import Identity, Recipe, SealedRecipe
+from antifreeze.errors import InternalError
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a clean stem is to be."""
+
+    surroundings: state.Surroundings
+    settings: state.Settings | None
+    """The trainer's, for one that stands in the place of a fork; None: it holds nothing of the user's."""
+    libraries: tuple[str, ...]
+    """Modules to import once for all workers."""
+    worker_threads: int | None
+    identity: Identity
 
 
 def main(control_fd: int, trainer_pid: int) -> None:
     """Entry point of the base; `clean.py` starts it, and it dies with the trainer."""
     trainer = process.open_pidfd(trainer_pid)
     quieten()
-    control = Channel(socket.socket(fileno=control_fd), blocking=True, many_descriptors=True)
-    with contextlib.suppress(ChannelClosed):
+    with (
+        contextlib.closing(Channel(socket.socket(fileno=control_fd), blocking=True)) as control,
+        contextlib.suppress(ChannelClosed),
+    ):
         _Base(control, trainer, trainer_pid).serve()
 
 
@@ -40,6 +67,8 @@ class _Base:
         self._trainer = trainer
         self._trainer_pid = trainer_pid
         self._stems: dict[int, int] = {}
+        self._hazardous: set[str] = set()
+        """Libraries that every worker has to import itself."""
         self._poll = select.poll()
         self._poll.register(control.fileno(), select.POLLIN)
         self._poll.register(trainer, select.POLLIN)
@@ -56,41 +85,63 @@ class _Base:
 
     def _obey(self) -> None:
         match self._control.receive():
-            case (Grow(), descriptors):
-                self._grow(descriptors)
+            case (Grow(), [order, *descriptors]):
+                self._grow(pickle.loads(memory.read_all(order)), descriptors)
 
-    def _grow(self, descriptors: list[int]) -> None:
+    def _grow(self, order: Order, descriptors: list[int]) -> None:
+        refused = ""
         try:
+            pidfd = self._fork(order, descriptors)
+        except OSError as error:  # other stems go on
+            refused = f"{type(error).__name__}: {error}"
+        for (
+            fd
+        ) in descriptors:  # not in a `finally`: a worker may leave this way, in which the numbers mean other things
+            os.close(fd)
+        if refused:
+            self._control.send_all(Unborn(None, refused))
+            return
+        self._poll.register(pidfd, select.POLLIN)
+        self._control.send_all(Grown(self._stems[pidfd]), [pidfd])
+
+    def _fork(self, order: Order, descriptors: list[int]) -> int:
+        """A stem that has imported what it may; one that has imported what it may not is replaced by another."""
+        while True:
+            wanted = [name for name in order.libraries if name not in self._hazardous]
+            ours, theirs = os.pipe()
             pid = process.fork()
             if pid == 0:
-                self._be_stem(descriptors)
+                os.close(ours)
+                self._be_stem(order, wanted, theirs, descriptors)
+            os.close(theirs)
             pidfd = process.open_pidfd(pid)
-        except OSError as error:  # other stems go on
-            self._control.send_all(Unborn(None, f"{type(error).__name__}: {error}"))
-            return
-        finally:
-            for fd in descriptors:
-                os.close(fd)
-        self._stems[pidfd] = pid
-        self._poll.register(pidfd, select.POLLIN)
-        self._control.send_all(Grown(pid), [pidfd])
+            self._stems[pidfd] = pid
+            with open(ours, "rb") as report:
+                told = report.read()
+            hazardous = set(pickle.loads(told)) if told else set(wanted)  # it died of one of them
+            if not hazardous:
+                return pidfd
+            self._hazardous |= hazardous
+            process.wait_ended([pidfd], deadline=math.inf)
+            self._reap(pidfd)
 
     def _reap(self, pidfd: int) -> None:
-        self._poll.unregister(pidfd)
+        with contextlib.suppress(KeyError):  # it was never announced
+            self._poll.unregister(pidfd)
         process.reap(self._stems.pop(pidfd))
         os.close(pidfd)
 
-    def _be_stem(self, descriptors: list[int]) -> NoReturn:
+    def _be_stem(self, order: Order, wanted: Iterable[str], report: int, descriptors: list[int]) -> NoReturn:
         code = 1
         try:
             quieten()
             self._control.close()
             for pidfd in self._stems:
                 os.close(pidfd)
-            control_fd, lifeline, *payload = descriptors
+            control_fd, lifeline, parcel = descriptors
             control = Channel(socket.socket(fileno=control_fd), blocking=True)
             with _dying_with(lifeline):
-                recipe = _settle(control, payload)
+                recipe = _settle(order, wanted, report, parcel, control)
             if recipe is not None:
                 Stem(control, recipe, trainer=self._trainer, trainer_pid=self._trainer_pid).run()
                 code = 0
@@ -112,20 +163,68 @@ def _dying_with(lifeline: int) -> Iterator[None]:
         os.close(own)
 
 
-def _settle(control: Channel, payload: list[int]) -> Recipe | SealedRecipe | None:
-    """Rebuild the trainer's state and the recipe; the trainer is told if that fails."""
+def _settle(
+    order: Order, wanted: Iterable[str], report: int, parcel: int, control: Channel
+) -> Recipe | SealedRecipe | None:
+    """Make this process the stem that was ordered; None if it is of no use, which is told."""
+    with open(report, "wb") as told:
+        if order.settings is None:
+            state.settle(order.surroundings)
+            hazardous = libraries.import_libraries(wanted)
+            told.write(pickle.dumps(hazardous))
+            if hazardous:
+                return None
+        else:
+            told.write(pickle.dumps(()))
     try:
-        surroundings, crossing = payload[0], payload[1:]
-        state.settle(pickle.loads(memory.read_all(surroundings)))
-        parcel = pickler.Parcel(crossing)
-        if not parcel.is_for_each_worker:
-            return _open(parcel, control)
-        _import(parcel.modules)
-        control.send_all(Settled(()))
+        received = receive_descriptors(parcel)
+        if order.settings is None:
+            return _seal(order, functools.partial(_be_spawned, pickler.Parcel(received), order.surroundings.main))
+        state.settle_like_a_fork(order.surroundings, order.settings)
+        return _settle_like_a_fork(order, pickler.Parcel(received), control)
     except Exception as error:  # of whatever the user's modules and classes do when they are imported and rebuilt
         control.send_all(Unfit(_dump(error)))
         return None
-    return SealedRecipe(functools.partial(_unseal, parcel))
+
+
+def _seal(order: Order, unseal: Callable[[Channel], Recipe | None]) -> SealedRecipe:
+    return SealedRecipe(order.worker_threads, order.identity, unseal)
+
+
+# --- in the place of a fork
+
+
+def _settle_like_a_fork(order: Order, parcel: pickler.Parcel, control: Channel) -> Recipe | SealedRecipe | None:
+    if not parcel.is_for_each_worker:
+        return _open(parcel, control)
+    _import(parcel.modules)
+    if not _is_openable(parcel, control):
+        return None
+    control.send_all(Settled(()))
+    return _seal(order, functools.partial(_unseal, parcel))
+
+
+def _is_openable(parcel: pickler.Parcel, control: Channel) -> bool:
+    """Whether workers are going to be able to open it, tried in a child; if not, the trainer is told."""
+    pid = process.fork()
+    if pid == 0:
+        code = 1
+        try:
+            process.receive_signals()
+            parcel.open()
+            util._run_finalizers()  # type: ignore[attr-defined]  # which close what was opened
+            code = 0
+        except Exception as error:  # of whatever the user's classes do when they are rebuilt
+            control.send_all(Unfit(_dump(error)))
+            code = 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code not in (0, 2):
+        ended = InternalError(f"the process that tried to rebuild the dataset ended with exit code {code}")
+        control.send_all(Unfit(_dump(ended)))
+    return code == 0
 
 
 def _open(parcel: pickler.Parcel, control: Channel) -> Recipe:
@@ -151,6 +250,32 @@ def _import(modules: Iterable[str]) -> None:
     for name in modules:
         with contextlib.suppress(Exception):  # a worker meets the same when it opens the parcel, and tells the trainer
             importlib.import_module(name)
+
+
+# --- where the user asked for a fresh process
+
+
+def _be_spawned(parcel: pickler.Parcel, main: MainModule, control: Channel) -> Recipe | None:
+    """In a worker: import the program and rebuild the recipe as a spawned process does; the trainer is told of errors."""
+    try:
+        with _bootstrapping():
+            seed_from_entropy()
+            state.import_program(main)
+            return _open(parcel, control)
+    except Exception as error:  # of whatever the user's modules and classes do when they are imported and rebuilt
+        control.send_all(Unfit(_dump(error)))
+        return None
+
+
+@contextlib.contextmanager
+def _bootstrapping() -> Iterator[None]:
+    """While this lasts, multiprocessing refuses to start processes: the main module would start them in every worker."""
+    current = processes.current_process()
+    current._inheriting = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del current._inheriting  # type: ignore[attr-defined]
 
 
 def _dump(error: Exception) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from multiprocessing import spawn
 
 from antifreeze.codes import named
 from antifreeze.engine.backends import interruptions
@@ -15,15 +17,20 @@ from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.showing import text_of
 from antifreeze.engine.wire.messages import Unfit
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.errors import AntifreezeError, InternalError
+from antifreeze.errors import AntifreezeError, ArenaError, InternalError
 from antifreeze.observe.ledger import Kind, Ledger
 from antifreeze.observe.say import say_once
+from antifreeze.settings import Mode, mode
 
 STOP_DEADLINE_S = 1.0
 
 
 class OnlyInProcess(Exception):
     """No worker can load this dataset: it is loaded in the trainer, and this is why, in words."""
+
+
+class NotRebuilt(Exception):
+    """The dataset could not be rebuilt in a fresh process, and this is what was raised there, in words."""
 
 
 def start_stem(recipe: Recipe, start_method: str, ledger: Ledger) -> StemHandle:
@@ -38,7 +45,7 @@ def start_stem(recipe: Recipe, start_method: str, ledger: Ledger) -> StemHandle:
         case Grown():
             return grow(recipe)
         case Clean(because):
-            return _grow_clean(recipe) if because is None else _grow_around(because, recipe, ledger)
+            return _grow_asked(recipe) if because is None else _grow_around(because, recipe, ledger)
 
 
 def _within_reach(recipe: Recipe) -> dict[str, object]:
@@ -49,28 +56,36 @@ def _within_reach(recipe: Recipe) -> dict[str, object]:
     }
 
 
-def _grow_clean(recipe: Recipe) -> StemHandle:
+def _grow_asked(recipe: Recipe) -> StemHandle:
+    """A clean stem because the user asked for it: its workers are as torch's spawned ones."""
     from antifreeze.engine.backends.clean import InheritanceOnly, grow_clean  # noqa: PLC0415 - most never need it
 
+    spawn._check_not_importing_main()  # type: ignore[attr-defined]  # as torch does when it starts a worker
     try:
-        return grow_clean(recipe)
+        return grow_clean(recipe, in_place_of_fork=False)
     except InheritanceOnly:
-        return grow(recipe)
+        return grow(_forked(recipe))
+
+
+def _forked(recipe: Recipe) -> Recipe:
+    return dataclasses.replace(recipe, identity=dataclasses.replace(recipe.identity, is_spawned=False))
 
 
 def _grow_around(hazard: Hazard, recipe: Recipe, ledger: Ledger) -> StemHandle:
-    """A clean stem if the dataset reaches it; else a fork all the same, for it may go well, and is watched."""
+    """A clean stem if the dataset reaches it; else a fork all the same, because it may go well, and is watched."""
     try:
         stem = _grow_settled(recipe)
     except Exception as error:  # whatever the user's classes do when they are pickled and rebuilt
         if interruptions.is_of_a_handler(error):
             raise
+        is_ours = isinstance(error, InternalError | ArenaError | OSError)
+        if is_ours and mode() is Mode.REQUIRE:
+            raise
+        obstacle = "no fresh process could be started" if is_ours else "no fresh process can take over"
         if hazard.is_certain:
-            raise OnlyInProcess(
-                _stays(hazard, f", and no fresh process can take over: {_first_line(error)}")
-            ) from error
+            raise OnlyInProcess(_stays(hazard, f", and {obstacle}: {_first_line(error)}")) from error
         stem = grow(recipe)
-        what = f"{hazard}. Workers are forked all the same, for no fresh process can take over: {_first_line(error)}"
+        what = f"{hazard}. Workers are forked all the same, for {obstacle}: {_first_line(error)}"
         stem.risk = str(hazard) if hazard.is_thread else None
         ledger.add(Kind.RISKY_FORK, what)
         say_once(f"{what}. To be safe, make it in the worker, on first use (antifreeze.per_worker)")
@@ -93,11 +108,11 @@ def _grow_settled(recipe: Recipe) -> StemHandle:
     """A clean stem in which the dataset has been rebuilt; raises what stands in the way of that."""
     from antifreeze.engine.backends.clean import START_IDLE_S, grow_clean  # noqa: PLC0415 - most never need it
 
-    stem = grow_clean(recipe)
+    stem = grow_clean(recipe, in_place_of_fork=True)
     try:
         match stem.await_word(idle_s=START_IDLE_S):
             case Unfit(error):
-                raise load_error(error, stem.find)
+                raise NotRebuilt(_first_line(load_error(error, stem.find)))
             case None:
                 raise InternalError("it ended, or did not answer")
     except BaseException:
@@ -107,6 +122,8 @@ def _grow_settled(recipe: Recipe) -> StemHandle:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, NotRebuilt):
+        return str(error)
     if isinstance(error, AntifreezeError):
         return error.what.partition("\n")[0]
     return f"{type(error).__name__}: {text_of(error)}".partition("\n")[0]

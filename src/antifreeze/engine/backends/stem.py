@@ -11,6 +11,7 @@ import gc
 import os
 import select
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -23,7 +24,7 @@ from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave, Unborn
 from antifreeze.engine.worker import locks
-from antifreeze.engine.worker.birth import write_stacks
+from antifreeze.engine.worker.birth import end_like_a_program, write_stacks
 from antifreeze.engine.worker.main import run_worker
 from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
 from antifreeze.engine.worker.renewal import Heritage
@@ -63,8 +64,7 @@ class Stem:
 
     def run(self) -> None:
         """Serve until told to leave, or until there is nobody left to serve."""
-        if isinstance(self._recipe, Recipe):
-            cap_threads(self._recipe.worker_threads)
+        cap_threads(self._recipe.worker_threads)
         self._locks = locks.watch()
         gc.freeze()  # collections in workers would touch, and so copy, every page of the dataset
         self._mappings = machine.private_mappings()
@@ -144,7 +144,10 @@ class Stem:
             body = _WorkerProcess(
                 channel, board, self._recipe, worker, self._control, heritage, parent_pid=self._trainer_pid
             )
+            inherited = frozenset(sys.modules)
             code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
+            if self._recipe.identity.is_spawned:
+                end_like_a_program(inherited)
         except BaseException:  # before the worker can report it by itself
             process.print_last_words()
         finally:
@@ -178,8 +181,6 @@ class Stem:
 class _WorkerProcess(BaseProcess):
     """What multiprocessing does around a process of its own: finalizers, standard streams, tracebacks, exit codes."""
 
-    _start_method = None  # the default stays the trainer's
-
     def __init__(
         self,
         channel: int,
@@ -191,7 +192,10 @@ class _WorkerProcess(BaseProcess):
         *,
         parent_pid: int,
     ) -> None:
-        super().__init__(name=f"antifreeze worker {worker}", daemon=False)
+        numbers = recipe.identity.of(worker)
+        super().__init__(name=f"{recipe.identity.kind}-{':'.join(map(str, numbers))}", daemon=False)
+        self._identity = numbers
+        self._start_method = recipe.identity.start_method
         self._parent_pid = parent_pid
         self._channel = channel
         self._board = Board.over(board)
@@ -199,6 +203,15 @@ class _WorkerProcess(BaseProcess):
         self._worker = worker
         self._control = control
         self._heritage = heritage
+
+    @property
+    def daemon(self) -> bool:
+        """True, as of torch's workers, which libraries ask about; but a worker may start processes of its own."""
+        return True
+
+    @daemon.setter
+    def daemon(self, value: bool) -> None:
+        self._config["daemon"] = value  # type: ignore[attr-defined]
 
     def run(self) -> None:
         """The worker's loop."""

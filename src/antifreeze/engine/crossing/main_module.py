@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 
@@ -24,15 +26,25 @@ class MainModule:
     package: str | None
     names: frozenset[str]
     """What the other side has after importing it: functions, classes, and what is given a name."""
+    imports: frozenset[str] = frozenset()
+    """Modules that importing it imports, and names that may be modules."""
 
 
 def describe_main() -> MainModule:
     """The main module of this process."""
     main = sys.modules["__main__"]
-    names = _importable_names(_source())
-    if names is None:
+    body = _importable_body(_source())
+    if body is None or _is_package_main(main):
         return MainModule(None, None, frozenset())
-    return MainModule(str(Path(str(main.__file__)).absolute()), main.__package__, names)
+    names = frozenset(chain.from_iterable(map(_names, body)))
+    path = os.path.normpath(Path(str(main.__file__)).absolute())  # as multiprocessing does
+    return MainModule(path, main.__package__, names, frozenset(_imports(body)))
+
+
+def _is_package_main(main: types.ModuleType) -> bool:
+    """Whether this is the `__main__` of a package or directory: multiprocessing does not import that either."""
+    name = getattr(main.__spec__, "name", "")
+    return name == "__main__" or name.endswith(".__main__")
 
 
 def import_main(description: MainModule) -> None:
@@ -61,15 +73,31 @@ def _source() -> str | None:
         return None
 
 
-def _importable_names(source: str | None) -> frozenset[str] | None:
-    """Names that are defined outside the main guard; None if there is no guard (or no source)."""
+def _importable_body(source: str | None) -> list[ast.stmt] | None:
+    """The statements outside the main guard; None if there is no guard (or no source)."""
     try:
         body = ast.parse(source).body if source is not None else []
     except SyntaxError:
         return None
     if not any(is_guard(statement) for statement in body):
         return None
-    return frozenset(name for statement in body for name in _names(statement))
+    return [statement for statement in body if not is_guard(statement)]
+
+
+def _imports(body: list[ast.stmt]) -> Iterator[str]:
+    for statement in body:
+        match statement:
+            case ast.Import(names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield module
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.Try(body, _, otherwise, finally_):
+                yield from _imports([*body, *otherwise, *finally_])
+            case ast.If(_, body, otherwise):
+                yield from _imports([*body, *otherwise])
+            case ast.With(_, body):
+                yield from _imports(body)
 
 
 def _names(statement: ast.stmt) -> Iterator[str]:

@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 import struct
+import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,19 +22,22 @@ from typing import Any, NoReturn
 import cloudpickle
 import torch
 
+from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.layout import ALIGNMENT
 from antifreeze.engine.arena.pickled import typed_storage
-from antifreeze.engine.crossing import by_value
+from antifreeze.engine.crossing import by_value, sharing
 from antifreeze.engine.crossing.kinds import base, mappings
 from antifreeze.engine.crossing.kinds.registry import Kinds
+from antifreeze.engine.crossing.spawning import spawn_reducers, spawning
+from antifreeze.engine.crossing.state import is_user_module, library_directories
 
 # Smaller buffers travel inside the pickle.
 OUT_OF_BAND_FROM = 4096
-# A message carries at most 253 descriptors (the kernel's SCM_MAX_FD); what is beyond is copied, or goes by its name.
-MOST_SHARED = 240
-# Of these; the others are for shared tensors, which have no name to go by, and would be copies of their own.
+# More files than these go by their names; the descriptors that are left are for shared tensors, which have none.
 MOST_FILES = 120
+# Of the descriptors that this process may have, these are left to the program.
+SPARE_DESCRIPTORS = 64
 # Less than this is copied sooner than its file is found.
 MAPPED_FROM = 1 << 20
 _CODE = (type, types.FunctionType)
@@ -47,20 +51,31 @@ class Crossing:
     """Descriptor of the pickle."""
     buffers: int
     """Descriptor of the big buffers, one after the other."""
-    shared: tuple[int, ...]
+    luggage: base.Luggage
     """Descriptors of tensors that live in shared memory and stay there, and of open files."""
     by_value: tuple[Any, ...]
     """Classes and functions of ours that travelled by value; their place here is their number."""
+    modules: frozenset[str]
+    """Those that are needed to open it."""
+    copied: int
+    """How many tensors had to be copied that should have been shared."""
 
     @property
     def descriptors(self) -> list[int]:
-        """In the order in which `receive` expects them."""
-        return [self.body, self.buffers, *self.shared]
+        """To be sent, in the order in which `receive` expects them; some of them belong to tensors of ours."""
+        return [self.body, self.buffers, *self.luggage.descriptors]
+
+    def detach(self) -> list[int]:
+        """The same for a `receive` in this process, which closes them."""
+        borrowed = self.luggage.borrowed
+        shared = (os.dup(fd) if number in borrowed else fd for number, fd in enumerate(self.luggage.descriptors))
+        return [self.body, self.buffers, *shared]
 
     def close(self) -> None:
         """Close our copies of the descriptors."""
-        for fd in self.descriptors:
-            os.close(fd)
+        os.close(self.body)
+        os.close(self.buffers)
+        self.luggage.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +88,19 @@ class _Header:
     modules: frozenset[str]
 
 
-def send(thing: Any, *, main_names: frozenset[str]) -> Crossing:
+def send(thing: Any, *, main_names: frozenset[str], like_spawn: bool = False) -> Crossing:
     """Pack an object; what it raises if it cannot be packed is pickle's own error, or that of a kind of handles.
 
-    `main_names` are the names of the main module that the other side gets by importing it.
+    `main_names` are the names of the main module that the other side gets by importing it. With `like_spawn`, CPU tensors
+    move to shared memory, in place, as they do when torch pickles them, so that both sides see what either writes; and
+    locks, queues and the like of `multiprocessing` go as they go to a process that it spawns.
     """
     stream = io.BytesIO()
-    pickler = _CrossingPickler(stream, main_names)
+    pickler = _CrossingPickler(stream, main_names, like_spawn=like_spawn)
     luggage = pickler.luggage
     try:
-        pickler.dump(thing)
+        with spawning(luggage) if like_spawn else contextlib.nullcontext():
+            pickler.dump(thing)
         by_value = tuple(pickler.by_value)
         pickler.dump(list(by_value))
         header = pickle.dumps(_Header(pickler.places, luggage.is_for_each_worker, frozenset(pickler.modules)))
@@ -93,7 +111,7 @@ def send(thing: Any, *, main_names: frozenset[str]) -> Crossing:
     except BaseException:
         luggage.close()
         raise
-    return Crossing(body, buffers, tuple(luggage.descriptors), by_value)
+    return Crossing(body, buffers, luggage, by_value, frozenset(pickler.modules), pickler.copied)
 
 
 @contextlib.contextmanager
@@ -136,8 +154,9 @@ class Parcel:
         try:
             return unpickler.load(), unpickler.load()
         finally:
-            for fd in self._shared:  # whoever needs them has made copies
-                os.close(fd)
+            for fd in self._shared:  # what needs one has made a copy
+                if fd >= 0:
+                    os.close(fd)
 
 
 def _keep_slots(kind: Any, reduced: tuple[Any, ...]) -> None:
@@ -146,12 +165,29 @@ def _keep_slots(kind: Any, reduced: tuple[Any, ...]) -> None:
         reduced[1][3]["__slots__"] = vars(kind)["__slots__"]
 
 
+class _RunsUserCode(dict[type, bool]):
+    """Whether objects of a type are rebuilt by a method of the user's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._libraries = library_directories()
+
+    def __missing__(self, kind: type) -> bool:
+        methods = (getattr(kind, name, None) for name in ("__setstate__", "__reduce__", "__reduce_ex__"))
+        names = {getattr(method, "__module__", None) for method in methods if isinstance(method, types.FunctionType)}
+        self[kind] = any(
+            name in by_value.MAIN or is_user_module(sys.modules.get(str(name)), self._libraries) for name in names
+        )
+        return self[kind]
+
+
 class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, stream: io.BytesIO, main_names: frozenset[str]) -> None:
+    def __init__(self, stream: io.BytesIO, main_names: frozenset[str], *, like_spawn: bool = False) -> None:
         # Before the rest: pickle looks for it when the pickler is made.
         self.dispatch_table = {
             **cloudpickle.Pickler.dispatch_table,
             **by_value.REDUCERS,
+            **(spawn_reducers() if like_spawn else {}),
             torch.UntypedStorage: self._reduce_storage,
             torch.TypedStorage: self._reduce_typed_storage,
         }
@@ -163,10 +199,15 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.modules: set[str] = set()
         """Of classes and functions that go by name, and modules themselves."""
         self._kinds = Kinds()
+        self._runs_user_code = _RunsUserCode()
         self._end = ALIGNMENT
         self._main_names = main_names
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._seen: set[int] = set()
+        self._like_spawn = like_spawn
+        self._most_shared = -1  # not known yet
+        self.copied = 0
+        """Tensors that should have been shared."""
 
     def reducer_override(self, thing: Any) -> Any:
         """A plan for a live handle; for code, cloudpickle's choice between name and value, with the main module as the
@@ -175,6 +216,8 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         kind = self._kinds[type(thing)]
         if kind is not None:
             return kind.reduce(thing, self.luggage)
+        if self._runs_user_code[type(thing)]:
+            self.luggage.is_for_each_worker = True  # it may open a connection, or start a thread
         if not isinstance(thing, _CODE):
             if type(thing) is types.ModuleType:
                 self.modules.add(thing.__name__)
@@ -231,20 +274,45 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         length = storage.nbytes()
         if not length:
             return storage_from, ("buffer", 0, 0)
-        if storage.is_shared() and len(self.luggage.descriptors) < MOST_SHARED:
-            with contextlib.suppress(RuntimeError):  # shared by file name: copied
-                fd, length = storage._share_fd_cpu_()
-                if fd >= 0:
-                    self.luggage.descriptors.append(os.dup(fd))  # the storage keeps its own
-                    return storage_from, ("shared", len(self.luggage.descriptors) - 1, length)
-                if storage.filename is not None:
-                    raise base.refuse_writing(f"the tensor over {storage.filename!r}", "shared=True")
+        if storage.is_shared() and (reduced := self._reduce_shared(storage)) is not None:
+            return reduced
         if length >= MAPPED_FROM:
             stretch, before = mappings.pack_part(storage.data_ptr(), length, self.luggage)
             if stretch is not None:
                 return storage_over, (stretch, before, length)
+        if self._like_spawn and not storage.is_shared():
+            if self._has_descriptor_left() and sharing.share(storage):
+                return self._reduce_shared(storage)
+            self.copied += 1
+        return self._reduce_buffer(storage, length)
+
+    def _reduce_shared(self, storage: torch.UntypedStorage) -> Any:
+        """By its descriptor, or by its name; None if it is to be copied."""
+        try:
+            fd, length = storage._share_fd_cpu_()
+        except RuntimeError:  # it is shared by its name
+            manager, name, length = storage._share_filename_cpu_()
+            self.luggage.kept.append(storage)
+            return sharing.storage_named, (manager, name, length)
+        if fd < 0:
+            if storage.filename is not None:
+                raise base.refuse_writing(f"the tensor over {storage.filename!r}", "shared=True")
+            return None
+        if not self._has_descriptor_left():
+            self.copied += 1
+            return None
+        self._most_shared -= 1
+        return storage_from, ("shared", self.luggage.borrow(fd, storage), length)
+
+    def _reduce_buffer(self, storage: torch.UntypedStorage, length: int) -> Any:
         raw = memoryview((ctypes.c_ubyte * length).from_address(storage.data_ptr())).cast("B")
         return storage_from, ("buffer", self._append(raw), length)
+
+    def _has_descriptor_left(self) -> bool:
+        """Whether this process, and with it its workers, may have one more: each shared tensor keeps one open."""
+        if self._most_shared < 0:
+            self._most_shared = max(0, machine.descriptors_left() - SPARE_DESCRIPTORS)
+        return self._most_shared > 0
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage
@@ -291,7 +359,12 @@ class _ReceivedMemory:
 
     def storage_from(self, kind: str, where: int, length: int) -> torch.UntypedStorage:
         if kind == "shared":
-            return torch.UntypedStorage._new_shared_fd_cpu(self._shared[where], length)  # type: ignore[attr-defined, no-any-return]
+            # Closed at once: there may be as many as this process can have open.
+            fd, self._shared[where] = self._shared[where], -1
+            try:
+                return torch.UntypedStorage._new_shared_fd_cpu(fd, length)  # type: ignore[attr-defined, no-any-return]
+            finally:
+                os.close(fd)
         if not length:
             return torch.UntypedStorage(0, device="cpu")
         return torch.frombuffer(self._buffers[where : where + length], dtype=torch.uint8).untyped_storage()

@@ -1,8 +1,9 @@
-"""Program state that a forked worker would have inherited: captured in the trainer, put in place in a clean stem.
+"""Program state for a fresh process: captured in the trainer, put in place in a clean stem.
 
-First the surroundings (environment, directories, paths, limits, the main module), so that the dataset can be rebuilt;
-then, with the dataset, the globals and class attributes of user modules that differ from a fresh import. Those that are
-simple are copied; others that are not what a fresh import makes are named, so that the user is told.
+The surroundings (environment, directories, paths, limits) are what every process that the trainer starts would have. The
+rest is for a clean stem that stands in the place of a fork, whose workers would have inherited it: settings of torch,
+`warnings` and `logging`, and, with the dataset, the globals and class attributes of user modules that differ from a fresh
+import. Those that are simple are copied; others that are not what a fresh import makes are named, so that the user is told.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _SCALARS = (*_PLAIN, PurePath, enum.Enum, re.Pattern, range, torch.dtype, torch.device)
 _REFERENCES = (type, types.FunctionType)
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_WRITERS = ("TextIOWrapper", "BufferedWriter", "FileIO")
 # A registry or a configuration is small; what is larger is data, and belongs to the dataset.
 MOST_ELEMENTS = 10_000
 
@@ -51,12 +53,21 @@ LIBRARY_SWITCHES = {
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What must be in place before anything of the user's is imported."""
+    """What a process that the trainer starts would have, before anything of the user's is imported."""
 
     environ: dict[str, str]
     umask: int | None
     limits: dict[int, tuple[int, int]]
     affinity: frozenset[int]
+    preparation: dict[str, Any]
+    """For `multiprocessing.spawn.prepare`: directories, `sys.path`, `sys.argv`, start method, authentication key."""
+    main: MainModule
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a process that is forked from the trainer would have besides."""
+
     warning_filters: list[Any]
     """As in `warnings.filters`, but categories are (module, name)."""
     logging_levels: dict[str, int]
@@ -70,9 +81,6 @@ class Surroundings:
     numpy_errors: dict[str, Any]
     """What numpy does about overflow and the like; empty if the program does not use it."""
     recursion_limit: int
-    preparation: dict[str, Any]
-    """For `multiprocessing.spawn.prepare`: directories, `sys.path`, `sys.argv`, start method, authentication key."""
-    main: MainModule
 
 
 def capture_surroundings(main: MainModule) -> Surroundings:
@@ -82,6 +90,14 @@ def capture_surroundings(main: MainModule) -> Surroundings:
         umask=machine.umask(),
         limits=_limits(),
         affinity=frozenset(os.sched_getaffinity(0)),
+        preparation=_preparation(),
+        main=main,
+    )
+
+
+def capture_settings() -> Settings:
+    """The trainer's, as they are now."""
+    return Settings(
         warning_filters=[_by_name(entry) for entry in warnings.filters],
         logging_levels=_logging_levels(),
         logging_disabled=logging.root.manager.disable,
@@ -92,13 +108,11 @@ def capture_surroundings(main: MainModule) -> Surroundings:
         sharing_strategy=torch.multiprocessing.get_sharing_strategy(),
         numpy_errors=sys.modules["numpy"].geterr() if "numpy" in sys.modules else {},
         recursion_limit=sys.getrecursionlimit(),
-        preparation=_preparation(),
-        main=main,
     )
 
 
 def settle(wanted: Surroundings) -> None:
-    """Make this process's surroundings like the trainer's."""
+    """Make this process's surroundings like the trainer's; the main module is not imported yet."""
     os.environ.clear()
     os.environ.update(wanted.environ)
     if wanted.umask is not None:
@@ -106,23 +120,35 @@ def settle(wanted: Surroundings) -> None:
     _apply_limits(wanted.limits)
     with contextlib.suppress(OSError):  # the trainer's processors may have been taken away since
         os.sched_setaffinity(0, wanted.affinity)
-    torch.set_default_dtype(wanted.default_dtype)
-    if wanted.deterministic != _deterministic():  # the call alone takes seconds of imports
-        torch.use_deterministic_algorithms(wanted.deterministic[0], warn_only=wanted.deterministic[1])
-    torch.set_float32_matmul_precision(wanted.matmul_precision)
-    torch.set_grad_enabled(wanted.grad_enabled)
-    torch.multiprocessing.set_sharing_strategy(wanted.sharing_strategy)
-    sys.setrecursionlimit(wanted.recursion_limit)
     spawn.prepare(wanted.preparation)
+
+
+def import_program(main: MainModule) -> None:
+    """Import the main module of the trainer, with the start method open: a script may set it at its top, and only once."""
     method = multiprocessing.get_start_method(allow_none=True)
-    multiprocessing.set_start_method(None, force=True)  # a script may set it at its top, and only once
-    import_main(wanted.main)
-    multiprocessing.set_start_method(method, force=True)
+    multiprocessing.set_start_method(None, force=True)
+    try:
+        import_main(main)
+    finally:
+        multiprocessing.set_start_method(method, force=True)
+
+
+def settle_like_a_fork(wanted: Surroundings, settings: Settings) -> None:
+    """Make this process what a fork of the trainer would be, as far as that goes without the dataset."""
+    settle(wanted)
+    torch.set_default_dtype(settings.default_dtype)
+    if settings.deterministic != _deterministic():  # the call alone takes seconds of imports
+        torch.use_deterministic_algorithms(settings.deterministic[0], warn_only=settings.deterministic[1])
+    torch.set_float32_matmul_precision(settings.matmul_precision)
+    torch.set_grad_enabled(settings.grad_enabled)
+    torch.multiprocessing.set_sharing_strategy(settings.sharing_strategy)
+    sys.setrecursionlimit(settings.recursion_limit)
+    import_program(wanted.main)
     # After the import of the main module, which may set its own: the trainer's are what counts.
-    _filter_warnings(wanted.warning_filters)
-    when_imported("numpy", lambda numpy: numpy.seterr(**wanted.numpy_errors))
-    logging.disable(wanted.logging_disabled)
-    for name, level in wanted.logging_levels.items():
+    _filter_warnings(settings.warning_filters)
+    when_imported("numpy", lambda numpy: numpy.seterr(**settings.numpy_errors))
+    logging.disable(settings.logging_disabled)
+    for name, level in settings.logging_levels.items():
         logging.getLogger(name).setLevel(level)
 
 
@@ -161,7 +187,7 @@ def capture_modules(*, by_name_only: bool = False) -> dict[str, ModuleState]:
         if name in LIBRARY_SWITCHES:
             simple = {switch: getattr(module, switch) for switch in LIBRARY_SWITCHES[name] if hasattr(module, switch)}
             states[name] = ModuleState(simple, {}, {})
-        elif _is_user_module(module, libraries):
+        elif is_user_module(module, libraries):
             states[name] = _module_state(name, module, by_name_only=by_name_only)
     return states
 
@@ -225,6 +251,8 @@ def _apply(name: str, module: types.ModuleType, state: ModuleState) -> Iterator[
 
 def _difference(other: Other, here: Any) -> str:
     kind = type(here).__qualname__
+    if here is None and other.kind in _WRITERS:  # the script opens its log under its main guard, or in the main process
+        return ""
     if kind != other.kind:
         return f"is a {other.kind} in the program and a {kind} in its workers"
     if other.has_code:
@@ -242,7 +270,7 @@ def _repr(attributes: dict[str, Any], name: str) -> str:
 
 def _plain_attributes(thing: Any) -> dict[str, Any]:
     """Attributes that can be compared; a class of a library may have any, and knows best what they mean."""
-    if not _is_user_module(sys.modules.get(type(thing).__module__), library_directories()):
+    if not is_user_module(sys.modules.get(type(thing).__module__), library_directories()):
         return {}
     return {name: held for name, held in getattr(thing, "__dict__", {}).items() if type(held) in _PLAIN}
 
@@ -324,7 +352,8 @@ def _is_findable(code: Any) -> bool:
     return find_by_name(code.__module__, code.__qualname__) is code
 
 
-def _is_user_module(module: types.ModuleType | None, libraries: tuple[str, ...]) -> bool:
+def is_user_module(module: types.ModuleType | None, libraries: tuple[str, ...]) -> bool:
+    """Whether this is a module of the user's, and not of Python, of an installed package or of antifreeze."""
     path = getattr(module, "__file__", None)
     return path is not None and not path.startswith(libraries)
 

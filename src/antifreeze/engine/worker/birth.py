@@ -5,10 +5,14 @@ The only file that seeds.
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
+import gc
 import os
 import random
+import sys
 from collections.abc import Iterable
+from multiprocessing import util
 from typing import Any
 
 import torch
@@ -88,6 +92,26 @@ def reseed(generators: Iterable[Any], source: str) -> None:
 def new_generator(seed: int) -> torch.Generator:
     """A generator of our own."""
     return torch.Generator().manual_seed(seed)
+
+
+def end_like_a_program(inherited: frozenset[str]) -> None:
+    """What the end of Python does for user code: `atexit` functions run, and objects are ended, which flushes their files.
+
+    The modules that this process was forked with are left alone: to take torch apart takes half a second.
+    """
+    atexit._run_exitfuncs()
+    torch_worker._worker_info = None
+    for name in [*(sys.modules.keys() - inherited), "__main__"]:
+        sys.modules.pop(name, None)
+    gc.collect()
+    util._flush_std_streams()  # type: ignore[attr-defined]
+
+
+def seed_from_entropy() -> None:
+    """Give the generators of `random` and numpy the seeds that they have in a process that has just been started."""
+    random.seed()
+    if HAS_NUMPY:
+        np.random.seed()
 
 
 def seed_pipe(dataset: Any, shared_seed: int | None) -> None:

@@ -11,6 +11,26 @@ from antifreeze.settings import Policy
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """What workers are to `multiprocessing`: the same as torch's workers would be."""
+
+    start_method: str | None = None
+    """What such a process makes the default, as the classes of processes have it; None: it leaves the default alone."""
+    kind: str = "Process"
+    """The class of process that torch would have used; processes are named after it."""
+    parent: tuple[int, ...] = ()
+    """The numbers of the trainer in the tree of processes that `multiprocessing` has started."""
+    first: int = 1
+    """The number of the first worker among the processes of the trainer."""
+    is_spawned: bool = False
+    """Whether it ends as a program does, and not in the way of a fork."""
+
+    def of(self, worker: int) -> tuple[int, ...]:
+        """The numbers of one worker in that tree."""
+        return (*self.parent, self.first + worker)
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How indices become a batch, and how a worker is to be set up for it."""
 
@@ -39,11 +59,14 @@ class Recipe:
     """Whether workers are asked where they are, so that others can begin there another time."""
     is_resumed: bool = False
     """Whether workers begin in the middle of a pass: a stream is not read before they have been told where."""
+    identity: Identity = field(default_factory=Identity)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedRecipe:
-    """A recipe that every worker opens for itself, because something in it does not survive a fork."""
+    """A recipe that every worker opens for itself: because the user asked for that, or because of what is in it."""
 
+    worker_threads: int | None
+    identity: Identity
     unseal: Callable[[Channel], Recipe | None]
     """Opens it; if it cannot be opened, the trainer is told over this channel."""

@@ -66,16 +66,28 @@ class Luggage:
     most: int
     """How many descriptors there is room for."""
     descriptors: list[int] = field(default_factory=list)
-    """Ours to close."""
+    """Ours to close, but for those that were borrowed."""
+    borrowed: set[int] = field(default_factory=set)
+    """Numbers of descriptors that belong to tensors."""
+    kept: list[Any] = field(default_factory=list)
+    """Tensors that must live until it has arrived."""
     is_for_each_worker: bool = False
     """Whether something in it does not survive a fork, so that each worker has to open the whole for itself."""
     memo: dict[Any, Any] = field(default_factory=dict)
     """What plans keep for each other; it lives as long as the pickle is being made."""
 
     def close(self) -> None:
-        """It has not been sent."""
-        for fd in self.descriptors:
-            os.close(fd)
+        """It has been sent, or is not going to be."""
+        for number, fd in enumerate(self.descriptors):
+            if number not in self.borrowed:
+                os.close(fd)
+
+    def borrow(self, fd: int, owner: Any) -> int:
+        """The number of a descriptor that goes along and stays the owner's."""
+        self.descriptors.append(fd)
+        self.kept.append(owner)
+        self.borrowed.add(len(self.descriptors) - 1)
+        return len(self.descriptors) - 1
 
     def pack_file(self, fd: int) -> SentFile:
         """A regular file that is open here: its descriptor goes along, or its name if there are too many."""
@@ -118,6 +130,10 @@ class ReceivedFile:
     def open(self) -> int:
         """With an offset of its own."""
         return machine.open_again(self.fd, os.O_RDONLY)
+
+    def detach(self) -> int:
+        """The very descriptor, as `multiprocessing` wants it of a socket or a pipe."""
+        return os.dup(self.fd)
 
 
 @dataclass(frozen=True, slots=True)
