@@ -253,7 +253,8 @@ class ZeroWorkers:
     def _fetch_from(self, start: _Start) -> Any:
         ticket = self._ticket
         if ticket.seed is None:
-            start.note()
+            if self._options.policy.retries:  # else nothing is fetched again, and it takes long
+                start.note()
             return self._fetch_once(ticket)
         with start.seeded(ticket.seed):
             return self._fetch_by_seed(ticket, start)
