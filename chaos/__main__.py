@@ -1,6 +1,6 @@
 """`python -m chaos`: plays trials in several lanes until enough faults have hit, and says what came of them.
 
-Exit status: 0 if nothing was lost, repeated, wrong, raised, hung or left behind; 1 if anything was.
+Exit status: 0 if nothing was lost, repeated, wrong, changed, raised, hung or left behind; 1 if anything was.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 from chaos import page
 from chaos.faults import BY_NAME, KINDS
 from chaos.judge import Compared, Outcome, outcome_from
+from chaos.limits import can_limit
 from chaos.report import Report, facts_of_this_machine, write
 from chaos.trial import draw
 
@@ -35,7 +36,7 @@ HARD_DEADLINE_S = 240.0
 SAY_EVERY_S = 15.0
 # SIGKILLs one at a time with nothing else going on, for the time to be back. Trials of other numbers than the others'.
 FIRST_QUIET = 1_000_000
-ALL = tuple(kind.name for kind in KINDS)
+ALL = tuple(kind.name for kind in KINDS if kind.needs is None or can_limit(kind.needs))
 
 
 class Lane:
@@ -228,7 +229,7 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
     parser.add_argument("--seed", type=int, help="what everything is drawn from; by default another one each time")
-    parser.add_argument("--faults", type=int, default=2000, help="how many must hit in all")
+    parser.add_argument("--faults", type=int, default=10_000, help="how many must hit in all")
     parser.add_argument("--each", type=int, default=100, help="how many must hit of each kind")
     parser.add_argument("--seconds", type=float, help="begin no trial after this time, however many have hit")
     parser.add_argument("--jobs", type=int, default=4 * (os.cpu_count() or 1), help="trials at a time: most only wait")

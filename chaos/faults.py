@@ -55,6 +55,8 @@ class Kind:
     """Of the worker, if it ends of it."""
     signal: int | None = None
     """What a timer sends for it, if it can strike at any moment."""
+    needs: str | None = None
+    """The control group without which it cannot be done."""
 
 
 _DEATH_POINTS = (Point.STARTING, *AT_WORK)
@@ -77,6 +79,7 @@ KINDS = (
     Kind("holds the GIL in C", Family.STUCK, AT_WORK),
     Kind("SIGSTOP", Family.STUCK, (*AT_WORK, Point.ANY_MOMENT), None, 19),
     Kind("all workers killed", Family.STRIKE, (Point.BETWEEN_BATCHES,)),
+    Kind("out of memory", Family.DEATH, (*FETCHING, Point.COLLATING), -9, needs="memory"),
     Kind("stem killed", Family.STRIKE, (Point.BETWEEN_BATCHES,)),
     Kind("clean base killed", Family.STRIKE, (Point.BETWEEN_BATCHES,)),
 )

@@ -41,6 +41,8 @@ class Compared:
     lost: int = 0
     repeated: int = 0
     wrong: int = 0
+    changed: int = 0
+    """Parts of batches that the program kept, and that are not what they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,9 @@ def outcome_from(document: Mapping[str, Any]) -> Outcome:
     )
 
 
-def compare(ours: Sequence[Sequence[str]], calm: Sequence[Sequence[str]]) -> Compared:
+def compare(ours: Sequence[Sequence[str]], calm: Sequence[Sequence[str]], *, changed: int = 0) -> Compared:
     """Batches by their fingerprints, epoch by epoch."""
-    total: Counter[str] = Counter()
+    total: Counter[str] = Counter(changed=changed)
     for epoch, expected in enumerate(calm):
         got = ours[epoch] if epoch < len(ours) else ()
         unknown = [batch for batch in got if batch not in set(expected)]

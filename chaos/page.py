@@ -22,20 +22,25 @@ TOP = """\
 
 `make chaos` puts real workers to real faults and compares every batch, bit for bit, with what torch's own `DataLoader`
 gives when nothing happens: a map-style dataset that draws from `torch`, `random`, `numpy` and three generators of its own,
-batches of five shapes, one to four workers, from grown and from clean stems, kept or new for every epoch. All of it is
-drawn from a seed. A fault counts if the ledger shows that it hit.
+batches of six shapes (one with rare batches that are a thousand times larger), one to four workers, from grown and from
+clean stems, kept or new for every epoch. The program keeps batches or views of them, shares them, pickles them, takes them
+from several threads, or runs a signal handler all the time; a third of the trials have few descriptors, few processes or
+little memory. All of it is drawn from a seed. A fault counts if the ledger shows that it hit.
 
 ```
-make chaos                                      # another seed each time, until 2,000 have hit, 100 of each kind
-make chaos CHAOS="--seed 7 --faults 2000"       # the same trials again
+make chaos                                      # another seed each time, until 10,000 have hit, 100 of each kind
+make chaos CHAOS="--seed 7 --faults 2000"       # fewer
 make chaos CHAOS="--seed 7 --trial 12"          # one of them alone
 ```
 """
 
 BOTTOM = """
-- A *trial* is one or two epochs under up to six faults. *Lost* and *repeated* are batches; *wrong* ones differ from
-  torch's or come out of order; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are processes,
-  threads, descriptors, shared memory and temporary files that were there when all was over.
+- A *trial* is one or two epochs under up to six faults; a tenth of them have none. *Lost* and *repeated* are batches;
+  *wrong* ones differ from torch's or come out of order; *changed* is what the program kept of a batch and found altered
+  later; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are processes, threads, descriptors,
+  shared memory and temporary files that were there when all was over.
+- *Out of memory*: the worker allocates until the kernel ends it, in a control group of its own. Limits of memory and
+  processes are control groups, too; where they cannot be made, these trials are played without them.
 - Kinds are drawn uniformly, then one of the points that the kind can strike at. *Starting* is `worker_init_fn`; *writing*
   is a `__reduce__` of the user's while the batch goes into its slot; *sending*, *just sent* and *idle* are struck from a
   hook on the worker's own calls; *any moment* by a timer of the kernel's, which sends the signal.
@@ -70,11 +75,13 @@ def _results(report: Report) -> str:
     outcomes = report.outcomes
     figures = {
         "trials": len(outcomes),
+        "without faults": sum(not (outcome.hits or outcome.missed) for outcome in outcomes),
         "faults that hit": sum(len(outcome.hits) for outcome in outcomes),
         "faults that hit nothing": sum(outcome.missed for outcome in outcomes),
         "lost": sum(outcome.compared.lost for outcome in outcomes),
         "repeated": sum(outcome.compared.repeated for outcome in outcomes),
         "wrong": sum(outcome.compared.wrong for outcome in outcomes),
+        "changed": sum(outcome.compared.changed for outcome in outcomes),
         "raised": sum(bool(outcome.raised) for outcome in outcomes),
         "hung": sum(bool(outcome.hang) for outcome in outcomes),
         "leaks": sum(len(outcome.leaks) for outcome in outcomes),

@@ -64,6 +64,8 @@ class Augmented(Dataset[Any]):
         sample = {"index": index, "crop": crop, "flip": flip, "shift": shift, "noise": noise, "own": own}
         if self.shape == "ragged":
             sample["tail"] = torch.rand(1 + 40 * (index % 97))
+        if self.shape == "outliers":  # most batches have a few kilobytes, some have megabytes
+            sample["tail"] = torch.rand(500_000 if index % 37 == 0 else 10)
         return sample
 
 
@@ -89,7 +91,7 @@ class Collated:
     def __call__(self, samples: list[Any]) -> Any:
         jitter = torch.rand(2)
         self.sabotage.reach(Point.COLLATING)
-        if self.shape == "ragged":
+        if self.shape in ("ragged", "outliers"):
             return {"samples": samples, "jitter": jitter}
         if self.shape == "tagged":
             tags = [Tag(f"sample {sample['index']}", self.sabotage) for sample in samples]

@@ -11,12 +11,12 @@ import itertools
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,10 +27,13 @@ import antifreeze
 from antifreeze.engine.backends import process
 from antifreeze.observe.accounts import account_of
 from chaos import judge
-from chaos.faults import Family, Point
+from chaos.consumer import Consumer
+from chaos.faults import Family, Fault, Point
 from chaos.judge import Evidence, Outcome, Struck
+from chaos.limits import limited, remove_groups_of
 from chaos.patient import Augmented, Collated, Flowing, Order, Start, digest, seed_all
 from chaos.sabotage import Sabotage
+from chaos.signals import frequent_signals
 from chaos.strikes import strike
 from chaos.trial import Trial
 
@@ -42,7 +45,7 @@ DEADLINE_S, DEADLINE_STUCK_S = 45.0, 20.0
 GRACE_S = 5.0
 # The shortest that is of use: the trainer looks at its workers once a second.
 STALL_AFTER_S = 0.5
-MOST_KEPT = 3
+THREADS = 3
 
 
 class TimeIsOver(BaseException):
@@ -64,6 +67,7 @@ class Stage:
         self.records: list[dict[str, Any]] = []
         self.iterator: Any = None
         self.raised = self.hang = ""
+        self.consumer = Consumer(trial.consumer, trial.seed)
 
     def rehearse(self) -> None:
         """What is given when nothing happens."""
@@ -114,6 +118,7 @@ class Stage:
                 self._arm(epoch)
                 self._run_epoch(epoch, loader)
                 self._disarm()
+                self.consumer.check()
         except Exception:  # whatever the user's loop is given is a finding
             self.raised = traceback.format_exc()
         finally:
@@ -121,6 +126,8 @@ class Stage:
             if self.iterator is not None:
                 self.iterator._shutdown_workers()
             self.iterator = None
+            gc.collect()
+            self.consumer.drop()  # it can read what it kept although the workers are gone
 
     def evidence(self) -> Evidence:
         """All that is known, when it is over."""
@@ -161,11 +168,20 @@ class Stage:
 
     def _run_epoch(self, epoch: int, loader: Any) -> None:
         strikes = {fault.batch: fault for fault in self.trial.strikes if fault.epoch == epoch}
-        kept: deque[Any] = deque(maxlen=self.trial.seed % (MOST_KEPT + 1))
-        got: list[str] = []
-        self.ours.append(got)
+        self.ours.append([])
         self.iterator = iter(loader)
-        told = {}
+        told: dict[int, Callable[[], Struck]] = {}
+        if self.trial.consumer == "threads":
+            self._run_in_threads(epoch)
+        else:
+            with frequent_signals() if self.trial.consumer == "signals" else nullcontext():
+                self._run_loop(epoch, strikes, told)
+        self.struck |= {number: tell() for number, tell in told.items()}
+        if not self.trial.keeps_workers:
+            self.iterator = None  # as a user's loop does it
+
+    def _run_loop(self, epoch: int, strikes: dict[int, Fault], told: dict[int, Callable[[], Struck]]) -> None:
+        got = self.ours[-1]
         while len(got) != self.trial.most_batches(epoch):
             if (fault := strikes.pop(len(got), None)) is not None:
                 told[fault.number] = strike(fault, self.iterator)
@@ -174,11 +190,35 @@ class Stage:
             except StopIteration:
                 break
             got.append(digest(batch))
-            kept.append(batch)
+            self.consumer.take(batch)
             time.sleep(self.trial.pause_s)  # the training step
-        self.struck |= {number: tell() for number, tell in told.items()}
-        if not self.trial.keeps_workers:
-            self.iterator = None  # as a user's loop does it
+
+    def _run_in_threads(self, epoch: int) -> None:
+        """Several threads take batches from one iterator; which thread is given which is not said, so they are sorted."""
+        most, got, errors = self.trial.most_batches(epoch), self.ours[-1], list[BaseException]()
+        turns, lock = itertools.count(), threading.Lock()
+
+        def consume() -> None:
+            try:
+                while most is None or next(turns) < most:
+                    batch = next(self.iterator)
+                    with lock:
+                        got.append(digest(batch))
+                        self.consumer.take(batch)
+            except StopIteration:
+                pass
+            except BaseException as error:  # raised in the main thread, where the trial ends
+                errors.append(error)
+
+        threads = [threading.Thread(target=consume, daemon=True) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        place = {fingerprint: number for number, fingerprint in enumerate(self.calm[epoch])}
+        got.sort(key=lambda fingerprint: place.get(fingerprint, len(place)))
 
 
 def play(trial: Trial, number: int, *, folder: Path, mark: Mark) -> Outcome:
@@ -190,10 +230,14 @@ def play(trial: Trial, number: int, *, folder: Path, mark: Mark) -> Outcome:
     gc.collect()
     before = take()
     try:
-        with _deadline(DEADLINE_S + DEADLINE_STUCK_S * trial.stuck, stage):
+        with (
+            limited(trial.limit, workers=trial.workers, window=trial.workers * trial.prefetch_factor),
+            _deadline(DEADLINE_S + DEADLINE_STUCK_S * trial.stuck, stage),
+        ):
             stage.perform()
     except TimeIsOver:
         pass
+    remove_groups_of(folder)
     evidence = stage.evidence()
     leaks = _what_is_left(before, mark, {os.getpid(), *judge.pids(evidence)})
     hit = judge.hits(trial.faults, evidence)
@@ -203,7 +247,9 @@ def play(trial: Trial, number: int, *, folder: Path, mark: Mark) -> Outcome:
         seconds=round(time.monotonic() - began, 3),
         hits=tuple((fault.kind, str(fault.point)) for fault in hit),
         missed=len(trial.faults) - len(hit),
-        compared=judge.compare(stage.ours, stage.calm) if is_whole else judge.Compared(),
+        compared=judge.compare(stage.ours, stage.calm, changed=stage.consumer.changed)
+        if is_whole
+        else judge.Compared(),
         raised=stage.raised,
         hang=stage.hang,
         leaks=tuple(leaks),

@@ -12,7 +12,6 @@ import mmap
 import os
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
@@ -24,6 +23,8 @@ from typing import Any, NoReturn
 from antifreeze.engine.wire.channel import Channel
 from antifreeze.engine.worker.bench import Workbench
 from chaos.faults import BY_NAME, FETCHING, IN_HOOK, Fault, Point
+from chaos.limits import join_memory_group
+from chaos.signals import start_timer
 
 _SEND, _RECEIVE, _REST = Channel.send_all.__code__, Channel.receive.__code__, Workbench.rest.__code__
 _near: Fault | None = None
@@ -112,24 +113,12 @@ class Sabotage:
         self._file("fired", fault).write_text(json.dumps({"worker": _worker, "pid": os.getpid(), "at": at}))
         number = BY_NAME[fault.kind].signal
         if fault.point is Point.ANY_MOMENT and number is not None:
-            _send_later(number, fault.delay_s)
+            start_timer(number, first_s=fault.delay_s)
         else:
             _DEEDS[fault.kind](self.folder)
 
     def _file(self, state: str, fault: Fault) -> Path:
         return Path(self.folder) / f"{state}-{fault.number}"
-
-
-def _send_later(number: int, delay_s: float) -> None:
-    """Have the kernel send this process a signal, whatever it is doing then."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    timer = ctypes.c_void_p()
-    event = struct.pack("qii48x", 0, number, 0)  # struct sigevent: value, signal, SIGEV_SIGNAL
-    if libc.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(timer)):
-        raise OSError(ctypes.get_errno(), "timer_create")
-    spec = struct.pack("llll", 0, 0, 0, max(1, int(delay_s * 1e9)))  # struct itimerspec: not again, and when first
-    if libc.timer_settime(timer, 0, spec, None):
-        raise OSError(ctypes.get_errno(), "timer_settime")
 
 
 # --- the deeds
@@ -153,6 +142,13 @@ def _read_beyond_the_end_of_a_file(folder: str) -> None:
         mapping = mmap.mmap(file.fileno(), mmap.PAGESIZE)
         file.truncate(0)
         mapping[0]
+
+
+def _use_up_memory(folder: str) -> None:
+    join_memory_group(folder)
+    taken = []
+    while True:  # until the kernel ends it
+        taken.append(bytearray(b"x" * (4 << 20)))
 
 
 def _exit_0(_: str) -> NoReturn:
@@ -212,6 +208,7 @@ _DEEDS: dict[str, Callable[[str], None]] = {
     "SIGSEGV": _read_nowhere,
     "SIGABRT": _abort,
     "SIGBUS": _read_beyond_the_end_of_a_file,
+    "out of memory": _use_up_memory,
     "os._exit(0)": _exit_0,
     "os._exit(1)": _exit_1,
     "SystemExit": _sys_exit,

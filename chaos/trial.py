@@ -8,13 +8,18 @@ from dataclasses import dataclass
 
 from chaos.faults import FETCHING, KINDS, Family, Fault, Kind, Point
 
-SHAPES = ("dict", "tuple", "large", "ragged", "tagged")
+SHAPES = ("dict", "tuple", "large", "ragged", "outliers", "tagged")
+CONSUMERS = ("keeps", "views", "shares", "pickles", "threads", "signals")
+LIMITS = ("descriptors", "processes", "memory")
 MOST_FAULTS = 6
 # Of a ticket that takes a few milliseconds, so that every part of it has its share.
 LONGEST_DELAY_S = 0.012
 LONGEST_PAUSE_S = 0.01
 SHARE_OF_STREAMS = 0.3
 SHARE_BY_TICKET = 0.4
+# Trials that nothing happens to: they must be torch's, too.
+SHARE_WITHOUT_FAULTS = 0.1
+SHARE_UNDER_A_LIMIT = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,10 @@ class Trial:
     faults: tuple[Fault, ...]
     by_ticket: bool = False
     """Whether batches are to be those that are made without workers (`seeding="ticket"`), and not torch's."""
+    consumer: str = "keeps"
+    """What the program does with its batches."""
+    limit: str | None = None
+    """What there is little of."""
 
     @property
     def length(self) -> int:
@@ -81,14 +90,15 @@ def draw(seed: int, number: int, *, kinds: Sequence[Kind] = KINDS) -> Trial:
     deadly = [kind for kind in kinds if kind.family in (Family.DEATH, Family.STRIKE)]
     is_stream = bool(deadly) and dice.random() < SHARE_OF_STREAMS
     kinds = deadly if is_stream else kinds
-    chosen = [dice.choice(kinds) for _ in range(dice.randint(1, MOST_FAULTS))]
+    count = 0 if dice.random() < SHARE_WITHOUT_FAULTS else dice.randint(1, MOST_FAULTS)
+    chosen = [dice.choice(kinds) for _ in range(count)]
     faults = _place(dice, chosen, workers=workers, window=workers * prefetch, batches=batches, epochs=epochs)
     points = {fault.point for fault in faults}
     needs_base = any(fault.kind == "clean base killed" for fault in faults)
     shape = "tagged" if Point.WRITING in points else dice.choice(SHAPES)
     return Trial(
         seed=dice.getrandbits(31),
-        context="spawn" if needs_base else dice.choice(["fork", "spawn"]),
+        context=dice.choice(["spawn", "forkserver"] if needs_base else ["fork", "fork", "spawn", "forkserver"]),
         keeps_workers=dice.random() < 0.5,
         epochs=epochs,
         workers=workers,
@@ -97,12 +107,20 @@ def draw(seed: int, number: int, *, kinds: Sequence[Kind] = KINDS) -> Trial:
         prefetch_factor=prefetch,
         is_stream=is_stream,
         shape=shape,
-        own_collate=shape in ("ragged", "tagged") or Point.COLLATING in points or dice.random() < 0.3,
+        own_collate=shape in ("ragged", "outliers", "tagged") or Point.COLLATING in points or dice.random() < 0.3,
         pause_s=dice.choice([0.0, 0.0, dice.uniform(0, LONGEST_PAUSE_S)]),
         breaks_at=dice.randrange(batches) if epochs == 2 and dice.random() < 0.3 else None,
         faults=tuple(_at_positions(fault, dice, batch_size) for fault in faults),
         by_ticket=not is_stream and dice.random() < SHARE_BY_TICKET,
+        consumer=_consumer(dice, faults),
+        limit=dice.choice(LIMITS) if dice.random() < SHARE_UNDER_A_LIMIT else None,
     )
+
+
+def _consumer(dice: random.Random, faults: Sequence[Fault]) -> str:
+    """What the program does; strikes look into the loader, which other threads must not use meanwhile."""
+    has_strikes = any(fault.family is Family.STRIKE for fault in faults)
+    return dice.choice([kind for kind in CONSUMERS if not (has_strikes and kind == "threads")])
 
 
 def _place(
