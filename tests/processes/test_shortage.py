@@ -126,11 +126,12 @@ def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
         cgroup.mkdir()
     except OSError as why:
         pytest.skip(f"no memory cgroup can be made here: {why}")
-    if limit.exists():
+    try:
+        if not limit.exists():
+            pytest.skip("cgroups cannot limit memory here")
         yield cgroup / "cgroup.procs", limit, used
-    cgroup.rmdir()
-    if not limit.exists():
-        pytest.skip("cgroups cannot limit memory here")
+    finally:
+        cgroup.rmdir()
 
 
 @pytest.mark.deadline(120)

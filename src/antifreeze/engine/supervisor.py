@@ -131,11 +131,11 @@ class Supervisor:
         """Make room for workers that wait for shared memory; ArenaError if that has not helped for too long."""
         for worker in short:
             self._orders.give_back_memory()
+            ticket, waited_s = self._succession.ticket_of(worker), self._watchdog.silent_s(worker.seat)
             if self._watchdog.is_starved(worker.seat):
-                waited_s = self._watchdog.silent_s(worker.seat)
-                raise self._chronicle.starved(worker, self._succession.ticket_of(worker), waited_s=waited_s)
-            if self._is_to_be_reported(worker.seat, worker.board.read_pulse()):
-                self._chronicle.note_memory_short(worker, self._succession.ticket_of(worker))
+                raise self._chronicle.starved(worker, ticket, waited_s=waited_s)
+            if not waited_s:  # this is the first look at it
+                self._chronicle.note_memory_short(worker, ticket)
 
     def _give_up_workers_if_lost(self, stuck: Sequence[Worker]) -> None:
         """The dataset holds a thread of the trainer, and a worker waits in a lock: nobody there will ever release it."""
