@@ -165,6 +165,7 @@ LEAKING = """
 import torch
 from antifreeze import DataLoader
 from antifreeze.engine.supervise import growth
+from antifreeze.engine.worker import bench
 
 leaked = []
 
@@ -184,7 +185,7 @@ def read(loader):
 
 if __name__ == "__main__":
     growth.LEAK_BYTES, growth.SHORT_SHARE = 10 << 20, 2.0  # for the workers, which inherit it: memory is always short
-    growth.LIVES = growth.PAUSES = 0
+    growth.LIVES = growth.PAUSES = bench.SNAPSHOT_S = 0  # look at every ticket
     options = dict(batch_size=4, num_workers=2, persistent_workers=True, multiprocessing_context="fork")
     expected = read(torch.utils.data.DataLoader(Leaking(), **options))
     loader = DataLoader(Leaking(), **options)
