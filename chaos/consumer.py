@@ -71,8 +71,8 @@ def fingerprint(part: Any) -> str:
     """A fingerprint of what the program reads there."""
     if isinstance(part, memoryview):
         return digest(bytes(part.cast("B")) if part.nbytes else b"")
-    if isinstance(part, torch.UntypedStorage):
-        return digest(bytes(part))
+    if isinstance(part, torch.UntypedStorage):  # to iterate over it would take a second
+        return digest(torch.empty(0, dtype=torch.uint8, device="cpu").set_(part))
     return digest(part)
 
 
@@ -98,10 +98,12 @@ def _keep_views(batch: Any, dice: random.Random) -> list[Any]:
 
 
 def _share(batch: Any, dice: random.Random) -> list[Any]:
-    """Move tensors to torch's shared memory, as `mp.Queue` and `share_memory_()` do, with views taken before and after."""
+    """Move tensors to torch's shared memory, as `mp.Queue` and `share_memory_()` do, with views taken before and after.
+
+    (A tensor over an array of the program is left alone: torch lets go of the array, and views of the tensor dangle.)
+    """
     parts: list[Any] = []
-    for leaf in leaves(batch):
-        tensor = _as_tensor(leaf)
+    for tensor in (leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)):
         parts.append(dice.choice(_VIEWS)(tensor))
         tensor.share_memory_()
         parts.append(dice.choice((tensor, tensor.numpy())))

@@ -109,6 +109,13 @@ def outcomes(batches: Any) -> list[Any]:
             return seen
 
 
+def named(what: Any) -> str:
+    """A name for a test that is the same in every process: without addresses."""
+    if isinstance(what, dict):
+        return ", ".join(f"{name}={getattr(value, '__name__', value)}" for name, value in what.items())
+    return getattr(what, "__name__", repr(what))
+
+
 LOADERS: list[dict[str, Any]] = [
     {"batch_size": 5},
     {"batch_size": 5, "drop_last": True},
@@ -120,7 +127,7 @@ LOADERS: list[dict[str, Any]] = [
 # --- the default policy is torch's
 
 
-@pytest.mark.parametrize("options", LOADERS, ids=repr)
+@pytest.mark.parametrize("options", LOADERS, ids=named)
 @pytest.mark.parametrize("dataset", [Drawing, AtOnce, Stream])
 @pytest.mark.parametrize("failures", [0, 1])
 def test_batches_errors_and_generators_are_torchs(dataset: type[Any], options: dict[str, Any], failures: int) -> None:
@@ -135,7 +142,7 @@ def test_batches_errors_and_generators_are_torchs(dataset: type[Any], options: d
     assert_same(our_way("default"), case)
 
 
-@pytest.mark.parametrize("options", LOADERS, ids=repr)
+@pytest.mark.parametrize("options", LOADERS, ids=named)
 @pytest.mark.parametrize("dataset", [Drawing, AtOnce, Stream])
 def test_stop_iteration_of_a_sample_ends_the_epoch_as_in_torch(dataset: type[Any], options: dict[str, Any]) -> None:
     def case(make: Maker) -> Any:
@@ -296,7 +303,7 @@ CASES: list[tuple[type[Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, {"on_error": "replace"}], ids=repr)
-@pytest.mark.parametrize(("dataset", "options"), CASES, ids=repr)
+@pytest.mark.parametrize(("dataset", "options"), CASES, ids=named)
 def test_a_policy_does_what_it_does_with_a_worker(
     policy: dict[str, Any], dataset: type[Any], options: dict[str, Any]
 ) -> None:

@@ -25,5 +25,4 @@ if __name__ == "__main__":
             torch.load(f"{number}.pt"),
             np.load(f"{number}.npy"),
             loaded["view"],
-            len(pickle.dumps(x)),
         )

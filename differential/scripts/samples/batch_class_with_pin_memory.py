@@ -19,6 +19,7 @@ class SimpleCustomBatch:
 dataset = TensorDataset(torch.arange(10.0).view(5, 2), torch.arange(5))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
+    warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # of Python 3.12
     for batch in DataLoader(dataset, batch_size=2, collate_fn=SimpleCustomBatch, pin_memory=True, num_workers=1):
         print(batch.inp, batch.tgt, batch.inp.is_pinned())
     print([str(each.message)[:50] for each in caught])

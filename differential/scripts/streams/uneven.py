@@ -20,6 +20,7 @@ class Uneven(IterableDataset):
 if __name__ == "__main__":
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded")  # of Python 3.12
         for lengths in ((1, 7), (6, 0), (0, 0), (5, 4)):
             for drop in (False, True):
                 loader = DataLoader(
