@@ -21,4 +21,4 @@ if __name__ == "__main__":
             ]
         )
         before = before or count()
-        print(count() - before)
+        print(count() - before <= 2)  # threads of torch may take a moment to end
