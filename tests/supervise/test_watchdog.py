@@ -10,6 +10,7 @@ from antifreeze.engine.arena.board import Pulse, Step
 from antifreeze.engine.numbers import SeatNo, TicketNo
 from antifreeze.engine.supervise.watchdog import (
     FAR_LONGER,
+    MAX_SILENT_S,
     STARVED_S,
     Seen,
     State,
@@ -190,6 +191,16 @@ def test_a_worker_that_works_reaches_no_limit_however_long_it_takes(how: str) ->
         dog.watchdog.note_others_got_on(SEAT)
         assert not dog.watchdog.is_at_a_standstill
         assert not dog.watchdog.is_beyond_hope(SEAT)
+
+
+def test_an_endless_loop_in_all_workers_is_a_standstill_after_a_day() -> None:
+    dog = Dog()
+    for second in range(int(MAX_SILENT_S)):
+        assert not dog.watchdog.is_at_a_standstill
+        dog.pass_second(seen(cpu_s=0.9 * second))
+    dog.pass_second(seen(cpu_s=MAX_SILENT_S))
+    assert dog.watchdog.is_at_a_standstill
+    assert dog.watchdog.standstill_s >= MAX_SILENT_S
 
 
 def test_one_that_is_not_known_to_be_blocked_yet_reaches_no_limit_however_short_that_is() -> None:

@@ -5,8 +5,8 @@ step that takes an hour costs nobody more than one slice. A worker is *stalled* 
 loader's samples do and it is blocked: neither it nor anything that it started computes, reads or writes. One that is not
 blocked is *slow*, however long it takes.
 
-What always holds: no limit is reached by a worker that works. A blocked worker may be waiting for one that works (for a
-lock on a file, say), so the time of both limits stands still while any silent worker works.
+What always holds: a worker that works reaches no limit but that of a whole day. A blocked worker may be waiting for one
+that works (for a lock on a file, say), so the time of both limits stands still while any silent worker works.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ IDLE_SHARE = 0.05
 # A second of work takes back so many seconds of standstill: a worker that works now and then is never given up, but a
 # thread that only writes a line every minute does not hide a standstill.
 WORK_TAKES_BACK = 10
+# No sample computes for a day. Without this limit, an endless loop in every worker would be waited for forever.
+MAX_SILENT_S = 24 * 3600.0
 # So long may a worker wait for shared memory: a shortage that passes has passed by then.
 STARVED_S = 30.0
 
@@ -81,13 +83,17 @@ class Watchdog:
 
     @property
     def is_at_a_standstill(self) -> bool:
-        """Whether all workers have been blocked for so long that there is no hope left."""
-        return self._standstill_s >= self._standstill_limit_s
+        """Whether all workers have been blocked, or silent, for so long that there is no hope left."""
+        return self._standstill_s >= self._standstill_limit_s or self._all_silent_s >= MAX_SILENT_S
 
     @property
     def standstill_s(self) -> float:
-        """How long all workers have been blocked, as far as we have waited."""
-        return self._standstill_s
+        """How long all workers have been blocked, as far as we have waited; or silent, if that is what ends it."""
+        return max(self._standstill_s, self._all_silent_s if self._all_silent_s >= MAX_SILENT_S else 0.0)
+
+    @property
+    def _all_silent_s(self) -> float:
+        return min((watch.silent_s for watch in self._watches.values()), default=0.0)
 
     @property
     def is_calm(self) -> bool:
