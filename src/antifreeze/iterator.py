@@ -481,7 +481,7 @@ class _Draws:
 
     def __init__(self, loader: Any) -> None:
         samplers = [getattr(loader, name, None) for name in ("sampler", "batch_sampler")]
-        holders = [loader, *samplers, getattr(loader.batch_sampler, "sampler", None)]
+        holders = [loader, *samplers, getattr(samplers[1], "sampler", None)]
         generators = [getattr(holder, "generator", None) for holder in holders]
         self._held = [(each, each.get_state()) for each in generators if isinstance(each, torch.Generator)]
         self._shared = global_state()

@@ -299,7 +299,7 @@ def test_a_log_that_only_the_program_opens_is_not_missed(
     user_module: types.ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user_module.log = sys.stderr  # type: ignore[attr-defined]
-    states = pickle.loads(pickle.dumps(capture_modules()))
+    states = {"user_module": pickle.loads(pickle.dumps(capture_modules()["user_module"]))}
     assert states["user_module"].others["log"].kind == type(sys.stderr).__qualname__
     monkeypatch.setattr(state, "_WRITERS", (type(sys.stderr).__qualname__,))
     fresh = make_module(source=SOURCE + "\nlog = None")

@@ -252,16 +252,13 @@ def test_a_class_that_others_derive_is_left_to_torch() -> None:
     assert next(Theirs(loader))[0].tolist() == [0]
 
 
-@pytest.mark.fallback
-def test_a_loader_without_a_hash_runs_as_torchs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loader_without_a_hash_has_its_policy_too() -> None:
     class Unhashable(DataLoader[Any]):
         __hash__ = None  # type: ignore[assignment]
 
-    monkeypatch.setattr("antifreeze.observe.say._said", set())
-    assert len(list(Unhashable(Drawing()))) == LENGTH
-    assert "num_workers=0" in capsys.readouterr().err
+    loader = Unhashable(Drawing(failures=1000, draws=False), on_error="skip", max_lost=3)
+    assert len(list(loader)) < LENGTH
+    assert loader.ledger.counts[Kind.SAMPLE_SKIPPED]
 
 
 # --- policies, ledger and statistics are those of workers

@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import resource
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,9 +95,15 @@ def test_a_thousand_batches_ahead_fit_into_a_limit_of_1024_descriptors(way: Way)
 
 
 class Large(Numbers):
-    """A batch comes in memory of its own, as a descriptor."""
+    """A batch comes in memory of its own, as a descriptor; none before `start` is there."""
+
+    def __init__(self, length: int, start: Path) -> None:
+        super().__init__(length)
+        self.start = start
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        while not self.start.exists():
+            time.sleep(0.002)
         return torch.full((20_000,), float(index))
 
 
@@ -118,11 +125,14 @@ def descriptors_left(count: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("left", "is_enough"), [(0, False), (3, True)])
-def test_a_program_that_is_out_of_descriptors_gets_all_batches_and_leaves_nothing(left: int, is_enough: bool) -> None:
+def test_a_program_that_is_out_of_descriptors_gets_all_batches_and_leaves_nothing(
+    left: int, is_enough: bool, tmp_path: Path
+) -> None:
     """With none, in this process; with a few, from workers: each is used again as soon as its memory is mapped."""
-    loader = our_way("grown").make(Large(60), num_workers=4)
+    loader = our_way("grown").make(Large(60, tmp_path / "start"), num_workers=4)
     batches = iter(loader)
     assert all(worker.is_alive() for worker in batches._workers)
+    (tmp_path / "start").touch()
     with descriptors_left(left):
         for number, batch in enumerate(batches):
             assert bool((batch == number).all())
