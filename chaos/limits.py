@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MEMORY_BYTES = 1 << 30
 """Enough for a fresh interpreter with torch beside the workers, and soon used up by a worker that leaks."""
+DISSOLVE_S = 10.0
 ROOT = Path("/sys/fs/cgroup")
 FILES = {
     "memory": ("memory.max", "memory.limit_in_bytes"),
@@ -57,8 +59,9 @@ def join_memory_group(folder: str) -> None:
 def remove_groups_of(folder: Path) -> None:
     """Remove the groups that workers of this trial made for themselves."""
     for note in folder.glob("group-*"):
-        with suppress(OSError):
-            os.rmdir(note.read_text())
+        group = Path(note.read_text())
+        if group.exists():
+            _dissolve(group, group.parent)
 
 
 @contextmanager
@@ -82,10 +85,23 @@ def _group(limit: str, value: int) -> Iterator[None]:
         (group / "cgroup.procs").write_text(str(os.getpid()))
         yield
     finally:
-        for pid in (group / "cgroup.procs").read_text().split():  # also a base that outlives the trial
-            with suppress(OSError):
+        _dissolve(group, parent)
+
+
+def _dissolve(group: Path, parent: Path) -> None:
+    """Move all processes out of a group, also a base that outlives the trial, and remove it."""
+    deadline = time.monotonic() + DISSOLVE_S
+    while True:
+        for pid in (group / "cgroup.procs").read_text().split():
+            with suppress(OSError):  # it has ended
                 (parent / "cgroup.procs").write_text(pid)
-        group.rmdir()
+        try:
+            group.rmdir()
+            return
+        except OSError:  # the kernel has not let go of a process that ended
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _write_limit(group: Path, limit: str, value: int) -> None:

@@ -234,10 +234,12 @@ def play(trial: Trial, number: int, *, folder: Path, mark: Mark) -> Outcome:
             limited(trial.limit, workers=trial.workers, window=trial.workers * trial.prefetch_factor),
             _deadline(DEADLINE_S + DEADLINE_STUCK_S * trial.stuck, stage),
         ):
-            stage.perform()
+            try:
+                stage.perform()
+            finally:
+                remove_groups_of(folder)
     except TimeIsOver:
         pass
-    remove_groups_of(folder)
     evidence = stage.evidence()
     leaks = _what_is_left(before, mark, {os.getpid(), *judge.pids(evidence)})
     hit = judge.hits(trial.faults, evidence)

@@ -24,7 +24,8 @@ def strike(fault: Fault, iterator: Any) -> Callable[[], Struck]:
         return lambda: Struck(tuple(pids), has_new_source=bool(pids))
     if fault.kind == "clean base killed" and base is not None:
         os.kill(base, signal.SIGKILL)
-    signal.pidfd_send_signal(pool.stem.pidfd, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it ended with the base
+        signal.pidfd_send_signal(pool.stem.pidfd, signal.SIGKILL)
     # Nobody misses a stem as long as nobody has to be replaced.
     pids += _kill(pool.workers[fault.worker or 0])
     if fault.kind == "clean base killed":
