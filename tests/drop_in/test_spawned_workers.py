@@ -19,10 +19,11 @@ MODULE = r"""
 import os, queue, random, threading, uuid
 
 import numpy as np
+import torch
 
 GENERATOR = np.random.default_rng()
 PYTHONS = random.Random()
-DRAWN = random.random(), np.random.random()  # before a worker is seeded
+DRAWN = random.random(), np.random.random(), torch.rand(1).item()  # before a worker is seeded
 PID = os.getpid()
 SESSION = uuid.uuid4().hex
 SETTING = "as imported"
@@ -224,7 +225,7 @@ def test_what_setstate_opens_belongs_to_one_worker(told: Told) -> None:
 def test_modules_of_the_user_are_imported_by_each_worker(told: Told) -> None:
     assert values(told, "asked") == [2 * index for index in range(8)]
     processes = {tuple(each) for each in values(told, "process")}
-    assert [len(set(column)) for column in zip(*processes, strict=True)] == [2] * 6
+    assert [len(set(column)) for column in zip(*processes, strict=True)] == [2] * 7
     importers = told["texts"]["imports.txt"].split()
     assert len(importers) == len(set(importers)) == 1 + 2 + 1, "the program, two workers, one worker"
 

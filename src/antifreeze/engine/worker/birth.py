@@ -108,8 +108,9 @@ def end_like_a_program(inherited: frozenset[str]) -> None:
 
 
 def seed_from_entropy() -> None:
-    """Give the generators of `random` and numpy the seeds that they have in a process that has just been started."""
+    """Give the generators that all share the seeds that they have in a process that has just been started: any."""
     random.seed()
+    torch.default_generator.seed()
     if HAS_NUMPY:
         np.random.seed()
 
