@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,23 +18,35 @@ HAZARDOUS = {
     "keeps_pid": "import os\nMAIN_PID = os.getpid()",
     "keeps_uuid": "import uuid\nSESSION = uuid.uuid4()",
     "keeps_inside": "import random\nclass State: pass\nSTATE = State()\nSTATE.rng = random.Random()",
+    "keeps_in_dict": "import numpy\nTABLE = {'rng': [numpy.random.default_rng()]}",
+    "keeps_in_class": "import random\nclass Augment:\n    rng = random.Random()",
+    "keeps_as_default": "import torch\ndef draw(rng=torch.Generator()): return torch.rand(1, generator=rng)",
+    "keeps_in_closure": "import random\ndef make(rng):\n    return lambda: rng.random()\ndraw = make(random.Random())",
+    "keeps_lock": "import multiprocessing\nclass Cache:\n    lock = multiprocessing.Lock()",
+    "keeps_file": "class Log:\n    file = open('/dev/null', 'w')",
+    "keeps_folder": "import tempfile\nclass Cache:\n    folder = tempfile.TemporaryDirectory()",
 }
 HARMLESS = {
     "plain": "VALUES = [1, 2]\nNAME = 'x'\nclass Thing: pass\nTHING = Thing()",
     "uses_shared": "import random, numpy\nINST = random._inst\nRAND = numpy.random.mtrand._rand",
+    "uses_shared_too": "import torch\nclass Augment:\n    rng = torch.default_generator",
+    "dropped": "import random\nVALUE = random.Random().random()\nwith open('/dev/null') as file: pass",
     "uses_system": "import random\nGENERATOR = random.SystemRandom()",
     "fails": "raise ImportError('not here')",
 }
 
 
 @pytest.fixture
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(libraries.machine, "thread_names", lambda: ["one"])  # pytest and torch may have more
     for name, source in {**HAZARDOUS, **HARMLESS}.items():
         (tmp_path / f"{name}.py").write_text(source)
-    return tmp_path
+    yield tmp_path
+    if "keeps_file" in sys.modules:
+        sys.modules["keeps_file"].Log.file.close()
+        sys.modules["keeps_folder"].Cache.folder.cleanup()
 
 
 @pytest.mark.usefixtures("modules")

@@ -1,38 +1,44 @@
 """Library modules that a clean stem imports once for all workers that the user wants spawned.
 
 User modules are not among them: each worker imports those itself, as a spawned worker does. Of the libraries (Python's and
-installed packages), only those are kept that can be shared by a fork: a module that starts a thread when it is imported, or
-that keeps a random generator, a socket or the process id among its globals, is left to the workers, too.
+installed packages), only those are kept that can be shared by a fork: a module that starts a thread when it is imported,
+that opens a file or a connection, that keeps a random generator or a lock of `multiprocessing` anywhere (in a container, as
+the attribute of a class, as the default of an argument), or the process id among its globals, is left to the workers, too.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import random
 import sys
 import types
+import uuid
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+
+import torch
 
 from antifreeze import machine
 from antifreeze.engine.crossing.by_value import MAIN
 from antifreeze.engine.crossing.state import is_user_module, library_directories
 
-# Of these, each process should have its own.
+# Of these, each process should have its own. (A module whose own globals are of these kinds has been imported before.)
 _OWN = (
     ("random", "Random"),
     ("socket", "socket"),
     ("numpy.random", "Generator"),
     ("numpy.random", "RandomState"),
     ("numpy.random", "BitGenerator"),
-    ("torch", "Generator"),
-    ("uuid", "UUID"),
+    ("tempfile", "TemporaryDirectory"),
+    (uuid.__name__, "UUID"),
 )
-_WELL_KNOWN = ("random", "uuid", "numpy.random", "numpy.random.mtrand")
+# The same; the collector does not know these, but what holds them.
+_OWN_UNTRACKED = (("torch", "Generator"), ("_multiprocessing", "SemLock"))
 
 
 def within_reach(names: Iterable[str]) -> list[str]:
@@ -68,16 +74,28 @@ def _modules_of_globals(module: types.ModuleType) -> Iterator[str]:
 def import_libraries(names: Iterable[str]) -> set[str]:
     """In a new clean stem: import these; returns those that a fork must not share, which makes it useless as a stem."""
     hazardous: set[str] = set()
-    with _quiet_warnings():
+    with _quiet_warnings(), _all_frozen():
         for name in names:
-            known = set(sys.modules)
+            known, left = set(sys.modules), machine.descriptors_left()
+            gc.freeze()
             with suppress(Exception):  # a worker meets the same when it imports it, and tells the trainer
                 importlib.import_module(name)
             if len(machine.thread_names()) > 1:
                 return hazardous | {name}
-            if any(_is_hazardous(sys.modules[new]) for new in sys.modules.keys() - known):
+            new = sys.modules.keys() - known
+            has_opened = machine.descriptors_left() < left
+            if new and (has_opened or _has_made_own() or any(_keeps_pid(sys.modules[each]) for each in new)):
                 hazardous.add(name)
     return hazardous
+
+
+@contextmanager
+def _all_frozen() -> Iterator[None]:
+    """While this lasts, what the collector is told to freeze is not among the objects that it knows."""
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager
@@ -95,15 +113,38 @@ def _show_nothing(*_: Any, **__: Any) -> None:
     pass
 
 
-def _is_hazardous(module: Any) -> bool:
-    """Whether workers that share the globals of this module would behave otherwise than spawned ones."""
-    if not isinstance(module, types.ModuleType) or module.__name__ in _WELL_KNOWN:
+def _has_made_own() -> bool:
+    """Whether any object that is not frozen is such that workers which share it behave otherwise than spawned ones."""
+    gc.collect()
+    made = gc.get_objects()
+    kinds, untracked = _kinds(_OWN), _kinds(_OWN_UNTRACKED)
+    return any(
+        issubclass(type(thing), kinds) and not issubclass(type(thing), random.SystemRandom) for thing in made
+    ) or any(
+        issubclass(type(thing), untracked) and thing is not torch.default_generator  # torch seeds it in every worker
+        for thing in _held_by(made)
+    )
+
+
+def _held_by(things: list[Any]) -> Iterator[Any]:
+    """What these objects hold; the collector does not know tuples and dicts of nothing but what it does not know."""
+    while things:
+        held = gc.get_referents(*things)
+        yield from held
+        things = [each for each in held if type(each) in (tuple, dict) and not gc.is_tracked(each)]
+
+
+def _kinds(names: Iterable[tuple[str, str]]) -> tuple[type, ...]:
+    return tuple(getattr(sys.modules[module], name) for module, name in names if module in sys.modules)
+
+
+def _keeps_pid(module: Any) -> bool:
+    """Whether this module, or an object that it has made of a class of its own, remembers which process this is."""
+    if not isinstance(module, types.ModuleType):
         return False
-    is_own = _hazards(os.getpid())
     try:
         return any(
-            # One step into objects that the module has made of its own classes.
-            is_own(key, value) or (_is_made_in(module, value) and any(map(is_own, vars(value), vars(value).values())))
+            _is_pid(key, value) or (_is_made_in(module, value) and any(map(_is_pid, vars(value), vars(value).values())))
             for key, value in list(vars(module).items())
         )
     except Exception:  # an object that does not let itself be looked at
@@ -114,18 +155,5 @@ def _is_made_in(module: types.ModuleType, value: Any) -> bool:
     return type(value).__module__ == module.__name__ and hasattr(type(value), "__dict__") and hasattr(value, "__dict__")
 
 
-def _hazards(pid: int) -> Callable[[Any, Any], bool]:
-    """A question about a name and what it stands for."""
-    kinds = tuple(getattr(sys.modules[module], name) for module, name in _OWN if module in sys.modules)
-    shared = (random._inst, getattr(sys.modules.get("numpy.random.mtrand"), "_rand", None))
-
-    def is_own(key: Any, value: Any) -> bool:
-        if type(value) is int:
-            return value == pid and isinstance(key, str) and "pid" in key.lower()
-        return (
-            issubclass(type(value), kinds)
-            and not issubclass(type(value), random.SystemRandom)
-            and not any(value is known for known in shared)  # torch seeds these in every worker
-        )
-
-    return is_own
+def _is_pid(key: Any, value: Any) -> bool:
+    return type(value) is int and value == os.getpid() and isinstance(key, str) and "pid" in key.lower()
