@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import pickle
 import socket
 import sys
 import types
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antifreeze import CannotCross, machine
+from antifreeze.engine.arena.layout import DTYPES
 from antifreeze.engine.backends.passing import passed, receive_descriptors
 from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.pickler import OUT_OF_BAND_FROM, receive, send
@@ -266,6 +268,20 @@ def test_unusual_tensors_arrive() -> None:
     assert arrived[1].is_sparse and arrived[1].to_dense().equal(torch.eye(3))
     assert arrived[2].shape == (0,)
     assert arrived[3].item() == 5
+
+
+@pytest.mark.parametrize("dtype", [each for each in DTYPES if not str(each).startswith("torch.q")], ids=str)
+@pytest.mark.filterwarnings("ignore:ComplexHalf support:UserWarning")
+def test_tensors_of_every_dtype_arrive(dtype: torch.dtype) -> None:
+    try:
+        tensor = torch.tensor(range(32), dtype=torch.uint8).view(dtype)
+        pickle.dumps(tensor)
+    except (RuntimeError, NotImplementedError, KeyError):
+        pytest.skip("torch has no way to make one of bytes, or to pickle it")
+    for like_spawn in (False, True):
+        arrived = cross(tensor, like_spawn=like_spawn)
+        assert arrived.dtype is dtype
+        assert arrived.view(torch.uint8).tolist() == list(range(32))
 
 
 def test_nothing_is_left_open() -> None:

@@ -68,6 +68,12 @@ def typed_storage(storage: torch.UntypedStorage, dtype: torch.dtype) -> torch.Ty
     return torch.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
 
 
+def rebuild_new_dtype(storage: torch.UntypedStorage, *rest: Any) -> torch.Tensor:
+    """Dtypes too new for typed storages: torch's reduction sends a bare one, and its rebuilding wants a typed one."""
+    typed = torch.TypedStorage(wrap_storage=storage, dtype=torch.uint8, _internal=True)
+    return torch._utils._rebuild_tensor_v3(typed, *rest)  # type: ignore[no-any-return]
+
+
 class Region:
     """The part of one storage that a batch uses; addresses are this process's."""
 

@@ -16,6 +16,7 @@ import torch
 
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel, is_small_part
+from antifreeze.engine.arena.pickled import rebuild_new_dtype
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.tensors import storage_over
 
@@ -82,14 +83,8 @@ class _BatchUnpickler(pickle.Unpickler):
         return self._find(reference)
 
 
-def _rebuild_new_dtype(storage: torch.UntypedStorage, *rest: Any) -> torch.Tensor:
-    """Dtypes too new for typed storages: torch's reduction sends a bare one, and its rebuilding wants a typed one."""
-    typed = torch.TypedStorage(wrap_storage=storage, dtype=torch.uint8, _internal=True)
-    return torch._utils._rebuild_tensor_v3(typed, *rest)  # type: ignore[no-any-return]
-
-
 _REBUILT_OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
-    "_rebuild_tensor_v3": _rebuild_new_dtype,
+    "_rebuild_tensor_v3": rebuild_new_dtype,
     "_rebuild_nested_tensor": torch._nested_view_from_buffer_copy,  # not a view, as torch's workers' are not
 }
 

@@ -25,7 +25,7 @@ import torch
 from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.layout import ALIGNMENT
-from antifreeze.engine.arena.pickled import typed_storage
+from antifreeze.engine.arena.pickled import rebuild_new_dtype, typed_storage
 from antifreeze.engine.crossing import by_value, sharing
 from antifreeze.engine.crossing.kinds import base, mappings
 from antifreeze.engine.crossing.kinds.registry import Kinds
@@ -346,6 +346,8 @@ class _CrossingUnpickler(pickle.Unpickler):
             return self._memory.storage_from  # not a method of this object: pickle keeps it, and would make a cycle
         if module == base.__name__ and name == base.descriptor_at.__name__:
             return self._memory.descriptor_at
+        if module == "torch._utils" and name == "_rebuild_tensor_v3":
+            return rebuild_new_dtype
         return super().find_class(module, name)
 
 
