@@ -54,6 +54,7 @@ _clock = time.perf_counter
 # By then each worker has made several batches, and what it has noticed says something.
 LOOK_AFTER = 6
 RE_ENTERED = "a signal handler has used an iterator that this thread was taking a batch from"
+_NONE = object()
 # Shared memory for batches: this share of what is available, divided among the ranks of this machine.
 BUDGET_SHARE = 4
 
@@ -234,6 +235,7 @@ class Iterator(_Stock):
     def __next__(self) -> Any:
         if self._epoch is None:
             return super().__next__()
+        data: Any = _NONE
         try:
             with self._turn:
                 if self._is_under_way and self._is_re_entered():
@@ -245,7 +247,9 @@ class Iterator(_Stock):
                     self._is_under_way = False
         except StopIteration:
             raise
-        except BaseException:
+        except BaseException as error:
+            if data is not _NONE and self._epoch is not None:  # a signal came while the turn was given back
+                self._epoch.tear(error)
             if self._is_to_be_shut_down:
                 self._shutdown_workers()
             sleep_if_the_program_ends()

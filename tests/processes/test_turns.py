@@ -149,6 +149,41 @@ def test_a_signal_handler_can_shut_down_what_it_interrupts(tmp_path: Path) -> No
     assert not any(worker.is_alive() for worker in workers)
 
 
+class Interrupted:
+    """The turn of an iterator; a signal comes while it is given back for the third time."""
+
+    def __init__(self, turn: Any) -> None:
+        self.turn = turn
+        self.left = 3
+
+    def __enter__(self) -> None:
+        self.turn.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self.turn.__exit__(*error)
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGUSR1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.turn, name)
+
+
+def test_a_batch_that_a_signal_handler_costs_after_it_was_taken_is_no_gap() -> None:
+    def interrupt() -> None:
+        raise TimeoutError
+
+    batches: Any = iter(our_way("grown").make(Numbers(8)))
+    batches._turn = Interrupted(batches._turn)
+    got = [int(next(batches)) for _ in range(2)]
+    with handler(interrupt):
+        with pytest.raises(TimeoutError):
+            next(batches)
+        with pytest.raises(RuntimeError, match="cannot go on without a gap"):
+            next(batches)
+    assert got == [0, 1]
+
+
 def test_a_signal_handler_that_takes_a_batch_from_what_it_interrupts_is_told_so(tmp_path: Path) -> None:
     gate, said = tmp_path / "gate", []
     batches = iter(our_way("grown").make(Gated(gate)))
