@@ -11,6 +11,7 @@ from typing import Any
 from antifreeze import drawing
 from antifreeze.drawing import Drawing
 from antifreeze.engine.plan.progress import Progress, Standpoint, fingerprint
+from antifreeze.engine.pool.turns import new_turn
 from antifreeze.engine.worker.generators import held_of, plain_held
 from antifreeze.engine.worker.place import has_state, state_of
 from antifreeze.engine.worker.randomness import Randomness
@@ -25,6 +26,7 @@ class InlineIterator(ZeroIterator):
 
     def __init__(self, loader: Any, loaded: Loaded | None) -> None:
         self._is_finished = self._is_stopped = False
+        self._turn = new_turn()
         self._loader_traits = drawing.traits_of(loader)
         self._held = Randomness(SimpleNamespace(dataset=loader.dataset, collate_fn=loader.collate_fn))  # type: ignore[arg-type]
         if loaded is None:
@@ -111,8 +113,16 @@ class InlineIterator(ZeroIterator):
             self._is_finished = True
             raise
 
+    def __next__(self) -> Any:
+        with self._turn:  # a batch and its number are one step for a thread that asks for the state
+            return super().__next__()
+
     def progress(self, loader: Any) -> Progress:
-        """How far this pass has got."""
+        """How far this pass has got; another thread may be taking a batch."""
+        with self._turn:
+            return self._progress(loader)
+
+    def _progress(self, loader: Any) -> Progress:
         if not self._is_finished:
             self._drawing.note_now()
         planned = self._drawing.drawn

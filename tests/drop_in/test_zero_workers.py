@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -538,3 +539,43 @@ def test_an_interruption_after_a_long_time_says_which_sample_it_was(
             list(loader)
         assert len(loader.ledger) == told
         assert (f"batch 1, sample {BAD}" in capsys.readouterr().err) == bool(told)
+
+
+class Numbers(Dataset[Any]):
+    """Each sample draws one random number."""
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        return index, float(torch.rand(()))
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+@pytest.mark.parametrize("options", [{}, {"stall_after": 60}, {"seeding": "ticket"}, {"on_error": "skip"}], ids=str)
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+def test_threads_that_share_an_iterator_get_each_batch_once(kind: type[Any], options: dict[str, Any]) -> None:
+    loader = kind(Numbers(), batch_size=None, generator=torch.Generator(), **options)
+    loader.generator.manual_seed(0)
+    alone = dict(loader)
+    loader.generator.manual_seed(0)
+    batches = iter(loader)
+    got: list[list[tuple[int, float]]] = [[], [], [], []]
+    threads = [threading.Thread(target=lambda into=into: into.extend(batches)) for into in got]  # type: ignore[misc]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    together = [each for some in got for each in some]
+    assert sorted(index for index, _ in together) == list(range(300))
+    if "seeding" in options:
+        assert dict(together) == alone

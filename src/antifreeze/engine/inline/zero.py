@@ -26,6 +26,7 @@ from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.outcomes import not_the_end
 from antifreeze.engine.plan.seeds import ticket_seed
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
+from antifreeze.engine.pool.turns import new_turn
 from antifreeze.engine.seclusion import alone
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.times import Times
@@ -132,7 +133,6 @@ class ZeroWorkers:
         self._next_number = self._is_read_up_to = 0
         self._asked = 0
         """How many items of an iterable dataset have been asked for."""
-        self._index: Any = None
         self._began = 0
         self._is_reported = False
         """Whether there was a report about the batch under way."""
@@ -140,6 +140,8 @@ class ZeroWorkers:
         self._is_strict = options.policy.is_strict
         self._start: _Start | None = None
         """None: there is no way back, and none is needed."""
+        self._turn = new_turn()
+        """Held while a batch is made whose random numbers, place in a stream or losses depend on those before it."""
         self._lenient: LenientFetcher | None = None
         self._fetch: Callable[[Any], Any]
         if source is not None:
@@ -185,6 +187,12 @@ class ZeroWorkers:
 
     def next_batch(self, next_index: Callable[[], Any]) -> Any:
         """The next batch, or what the user's code raises in its place; StopIteration at the end of the epoch."""
+        if self._start is None and self._stream is None:  # threads may share the iterator, as with torch
+            return self._next_batch(next_index)
+        with self._turn:
+            return self._next_batch(next_index)
+
+    def _next_batch(self, next_index: Callable[[], Any]) -> Any:
         while True:
             if self._failure is not None:
                 raise self._failure()
@@ -193,56 +201,59 @@ class ZeroWorkers:
             except StopIteration:
                 self._end_pass()
                 raise
+            number = self._next_number
+            self._next_number = number + 1
+            if self._stream is not None:
+                index = self._next_items(index)
             try:
-                batch = self._make(index)
+                batch = self._make(number, index)
             except NothingLeft:
-                self._chronicle.note(Kind.BATCH_SKIPPED, "nothing is left of it", None, self._ticket)
-                self._note_outcome()
+                self._chronicle.note(Kind.BATCH_SKIPPED, "nothing is left of it", None, self._ticket(number, index))
+                self._note_outcome(number, index)
                 continue
             except EndOfStream:
-                self._end_stream()
+                self._end_stream(number, index)
                 raise StopIteration from None
             except StopIteration as error:
                 if self._is_strict:  # as torch does it: the epoch ends
-                    self._note_early_end()
+                    self._note_early_end(number, index)
                     raise
-                raise self._failed(error) from error
+                raise self._failed(error, number, index) from error
             except Exception as error:
-                self._failed(error)
+                self._failed(error, number, index)
                 raise
             except BaseException as interruption:
-                self._note_interruption(interruption)
+                self._note_interruption(interruption, number, index)
                 raise
             finally:
                 self._pulse[0] = Step.IDLE
             if not self._is_strict:
-                self._note_outcome()
+                self._note_outcome(number, index)
             return batch
 
-    def _make(self, index: Any) -> Any:
-        number, pulse = self._next_number, self._pulse
-        self._next_number = number + 1
-        self._index = index if self._stream is None else self._next_items(index)
+    def _make(self, number: int, index: Any) -> Any:
+        pulse = self._pulse
         pulse[1], pulse[2] = number + 1, 0
         pulse[0] = Step.FETCHING
         self._stopwatch.begin(TicketNo(number))
         self._began = self._stopwatch.since
         if self._options.watch_s is None:
-            batch = self._fetch(self._index) if self._start is None else self._fetch_from(self._start)
+            batch = self._fetch(index) if self._start is None else self._fetch_from(self._start, number, index)
         else:
-            batch = self._fetch_watched(self._options.watch_s)
+            batch = self._fetch_watched(self._options.watch_s, number, index)
         self._stopwatch.sent()
         return batch
 
-    def _fetch_watched(self, after_s: float) -> Any:
-        with Watch(self.board, after_s, self._report_stall) as watch:
+    def _fetch_watched(self, after_s: float, number: int, index: Any) -> Any:
+        def tell(seconds: float, frames: Sequence[Frame]) -> None:
+            ticket = self._ticket(number, index)
+            self._chronicle.report_own_stall(ticket, self.board.read_pulse(), seconds, frames)
+
+        with Watch(self.board, after_s, tell) as watch:
             try:
-                return self._fetch(self._index) if self._start is None else self._fetch_from(self._start)
+                return self._fetch(index) if self._start is None else self._fetch_from(self._start, number, index)
             finally:
                 self._is_reported = watch.has_reported
-
-    def _report_stall(self, seconds: float, frames: Sequence[Frame]) -> None:
-        self._chronicle.report_own_stall(self._ticket, self.board.read_pulse(), seconds, frames)
 
     def _next_items(self, index: Any) -> range | int:
         """The items that are meant: for iterable datasets, the sampler of torch gives None, once for each."""
@@ -250,8 +261,8 @@ class ZeroWorkers:
         self._asked += len(index) if self._recipe.auto_collation else 1
         return range(start, self._asked) if self._recipe.auto_collation else start
 
-    def _fetch_from(self, start: _Start) -> Any:
-        ticket = self._ticket
+    def _fetch_from(self, start: _Start, number: int, index: Any) -> Any:
+        ticket = self._ticket(number, index)
         if ticket.seed is None:
             if self._options.policy.retries:  # else nothing is fetched again, and it takes long
                 start.note()
@@ -277,46 +288,44 @@ class ZeroWorkers:
 
     # --- what became of it
 
-    @property
-    def _ticket(self) -> Ticket:
-        """The batch under way, or the last one."""
-        number = self._next_number - 1
+    def _ticket(self, number: int, index: Any) -> Ticket:
         seed = ticket_seed(self._recipe.base_seed, number) if self._recipe.by_ticket else None
-        return Ticket(TicketNo(number), number, NOBODY, self._index, seed)
+        return Ticket(TicketNo(number), number, NOBODY, index, seed)
 
-    def _note_outcome(self) -> None:
+    def _note_outcome(self, number: int, index: Any) -> None:
         """Record what went wrong with samples of this batch; too many lost samples are an error."""
-        ticket = self._ticket
+        ticket = self._ticket(number, index)
         if self._mishaps:
-            self._losses.note_lost(ticket.number, self._record_mishaps())
+            self._losses.note_lost(ticket.number, self._record_mishaps(ticket))
         if self._losses.note_delivered(ticket):
             self._fail()
 
-    def _record_mishaps(self) -> list[str]:
+    def _record_mishaps(self, ticket: Ticket) -> list[str]:
         """Record what went wrong with samples; returns what there is to say about those that are lost."""
-        self._chronicle.note_mishaps(None, self._ticket, self._mishaps)
+        self._chronicle.note_mishaps(None, ticket, self._mishaps)
         lost = [f"{mishap.sample}: {mishap.exception}" for mishap in self._mishaps if mishap.is_loss]
         self._mishaps.clear()
         return lost
 
-    def _failed(self, error: Exception) -> Exception:
+    def _failed(self, error: Exception, number: int, index: Any) -> Exception:
         """Record that the user is given this error in place of a batch; returns the one to raise."""
         position = self._pulse[2] - 1 if self._pulse[0] == Step.FETCHING else -1
         if not self._is_strict:
-            self._note_outcome()
+            self._note_outcome(number, index)
             error = not_the_end(error)
         with contextlib.suppress(Exception):  # an exception of the user's whose text cannot be had is still the user's
-            self._chronicle.note_raised(error, self._ticket, position, None)
+            self._chronicle.note_raised(error, self._ticket(number, index), position, None)
         return error
 
-    def _note_interruption(self, interruption: BaseException) -> None:
+    def _note_interruption(self, interruption: BaseException, number: int, index: Any) -> None:
         """Say what a batch was at that took long, and was broken off, by Ctrl-C perhaps: it may never have come back."""
         seconds = (self._stopwatch.clock() - self._began) / 1e9
         if seconds >= self._options.stall_after_s and not self._is_reported:
-            self._chronicle.note_interrupted(self._ticket, self.board.read_pulse(), seconds, interruption)
+            ticket = self._ticket(number, index)
+            self._chronicle.note_interrupted(ticket, self.board.read_pulse(), seconds, interruption)
 
-    def _note_early_end(self) -> None:
-        where = wording.whereabouts(self._ticket, self._pulse[2] - 1)
+    def _note_early_end(self, number: int, index: Any) -> None:
+        where = wording.whereabouts(self._ticket(number, index), self._pulse[2] - 1)
         self._chronicle.note_doubt(
             f"{named('AF325')}: the dataset raised StopIteration for {where}: with num_workers=0 the epoch ends there, "
             "as in torch, and what follows is not loaded"
@@ -328,10 +337,10 @@ class ZeroWorkers:
         if not self._is_strict and self._losses.judge(at_end=True):
             self._fail()
 
-    def _end_stream(self) -> None:
+    def _end_stream(self, number: int, index: Any) -> None:
         assert self._stream is not None
         if self._mishaps:
-            self._record_mishaps()
+            self._record_mishaps(self._ticket(number, index))
         if not self._recipe.auto_collation:  # torch asks the stream again then, if the user asks the iterator
             self._stream.has_ended = False
         self._end_pass()
@@ -357,7 +366,8 @@ class ZeroWorkers:
     def read_again(self, index: Any) -> None:
         """Read the items of a batch that was delivered before, and drop them."""
         with contextlib.suppress(Exception):  # what happened then was told then
-            self._make(index)
+            number, self._next_number = self._next_number, self._next_number + 1
+            self._make(number, self._next_items(index))
         self._mishaps.clear()
 
     def read_times(self) -> None:
