@@ -741,7 +741,8 @@ def test_a_stem_that_cannot_rebuild_the_dataset_ends_the_epoch_with_its_reason(
 ) -> None:
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
-    pool.other_events.append(StemSaid(pool.stem, Unfit(results.dump(CannotCross("dataset.x cannot be sent")))))
+    error = results.dump(CannotCross("dataset.x cannot be sent"))
+    pool.other_events.append(StemSaid(pool.stem, Unfit(error, "dataset.x cannot be sent")))
     for _ in range(2):
         with pytest.raises(CannotCross, match=r"dataset\.x"):
             epoch.next_batch()
@@ -838,6 +839,8 @@ def test_a_rescue_is_recorded_when_the_dataset_has_arrived_and_not_before(
     ledger = epoch._chronicle._ledger
     assert (ledger.counts[Kind.HEDGE_STARTED], ledger.counts[Kind.RESCUED]) == (1, 0)
     epoch._intake.react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]
+    assert ledger.counts[Kind.RESCUED] == 1
+    epoch._intake.react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]  # of a worker that opens it itself
     assert ledger.counts[Kind.RESCUED] == 1
 
 

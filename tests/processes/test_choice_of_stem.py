@@ -6,6 +6,7 @@ import http.client
 import http.server
 import multiprocessing
 import os
+import signal
 import socket
 import sqlite3
 import sys
@@ -188,6 +189,13 @@ class Fatal(OverSocket):
         return os._exit, (3,)
 
 
+class Crashing(OverSocket):
+    """Rebuilding it is what a broken C library may do."""
+
+    def __reduce__(self) -> Any:
+        return signal.raise_signal, (signal.SIGSEGV,)
+
+
 class Shared(OverSocket):
     """Holds what only a fork can carry."""
 
@@ -203,8 +211,9 @@ class Shared(OverSocket):
     ("dataset", "why"),
     [
         (OverSocket, "dataset.sock"),
-        (Refusing, "Caught RuntimeError while the dataset was being rebuilt"),
-        (Fatal, "it ended"),
+        (Refusing, "RuntimeError: only at home (while the dataset was being rebuilt there)"),
+        (Fatal, "the process ended with exit code 3 (while"),
+        (Crashing, "the process was ended by signal 11 (Segmentation fault) (while"),
         (Shared, "through inheritance"),
     ],
 )
@@ -221,7 +230,8 @@ def test_a_dataset_that_cannot_cross_is_forked_all_the_same_and_that_is_said(
     assert record.what.startswith("dataset.sock is an open socket: ")
     assert why in record.what
     said = capfd.readouterr().err
-    assert said.startswith(f"antifreeze: {record.what}")
+    assert said.startswith(f"antifreeze: {record.what}. To be safe")
+    assert not record.what.endswith(".")
     assert said.endswith("make it in the worker, on first use (antifreeze.per_worker)\n")
     assert said.count("antifreeze:") == 1
 

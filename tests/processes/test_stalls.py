@@ -23,7 +23,7 @@ from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import Way
 from processes.faulty import be_stopped, hold_the_gil, sleep, wait_on_a_lock, wait_on_a_pipe, wait_on_a_socket
-from processes.test_recovery import assert_same, batches_of
+from processes.test_recovery import assert_same
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 
@@ -97,7 +97,7 @@ def test_what_another_worker_does_is_bit_for_bit_what_the_first_would_have_done(
     def batches(flag: Path) -> list[Any]:
         torch.manual_seed(5)
         loader: Any = DataLoader(SickOnce(flag, sleep), batch_size=4, num_workers=2, stall_after=1)
-        return batches_of(loader)
+        return [{name: part.clone() for name, part in batch.items()} for batch in loader]
 
     (tmp_path / "calm").touch()
     assert_same(batches(tmp_path / "sick"), batches(tmp_path / "calm"))

@@ -81,7 +81,7 @@ EXAMPLES: list[Message] = [
     Grow(),
     Grown(4711),
     Settled(("config.size is an int in the program",)),
-    Unfit(b"why"),
+    Unfit(b"why", "RuntimeError: why"),
 ]
 
 

@@ -58,6 +58,8 @@ class Hedging:
         self._hedged: Counter[TicketNo | None] = Counter()
         self.rescuer: StemHandle | None = None
         """The clean stem that workers have been rescued to, if they have."""
+        self._has_rescued = False
+        """Whether the dataset has arrived there."""
 
     def hedges_of(self, worker: Worker) -> int:
         """How many have tried what this worker is at."""
@@ -154,13 +156,14 @@ class Hedging:
             self._note_rescue_failed(why)
 
     def note_settled(self, stem: StemHandle) -> None:
-        """The dataset has arrived in this stem."""
-        if stem is self.rescuer:
+        """The dataset has arrived in this stem, or in a worker of it that rebuilds the dataset itself."""
+        if stem is self.rescuer and not self._has_rescued:
+            self._has_rescued = True
             self._chronicle.note(Kind.RESCUED, "workers come from a clean stem from now on")
 
-    def note_unfit(self, why: Exception) -> None:
+    def note_unfit(self, why: str) -> None:
         """The dataset cannot be rebuilt in a fresh process: workers come from the stem that there was, as before."""
-        self._note_rescue_failed(_first_line(why))
+        self._note_rescue_failed(why)
 
     def _note_rescue_failed(self, why: str) -> None:
         self._chronicle.note(Kind.RESCUE_FAILED, f"the dataset could not be rebuilt in a fresh process ({why})")

@@ -98,9 +98,9 @@ class Intake:
                 self._supervisor.hedging.note_settled(stem)
                 if differing:
                     say_once(tell(differing))
-            case StemSaid(stem, Unfit(error)) if stem is self._supervisor.hedging.rescuer:
-                self._supervisor.hedging.note_unfit(load_error(error, stem.find))
-            case StemSaid(stem, Unfit(error)):
+            case StemSaid(stem, Unfit(_, what)) if stem is self._supervisor.hedging.rescuer:
+                self._supervisor.hedging.note_unfit(what)
+            case StemSaid(stem, Unfit(error, _)):
                 self.fail_if(functools.partial(load_error, error, stem.find))
 
     def receive(self, heard: Heard) -> None:

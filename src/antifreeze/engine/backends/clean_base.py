@@ -30,11 +30,14 @@ from antifreeze.engine.backends.passing import receive_descriptors
 from antifreeze.engine.backends.stem import Stem, quieten
 from antifreeze.engine.crossing import libraries, pickler, results, state
 from antifreeze.engine.crossing.main_module import MainModule
+from antifreeze.engine.showing import text_of
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Grow, Grown, Settled, Unborn, Unfit
 from antifreeze.engine.worker.birth import seed_from_entropy
 from antifreeze.engine.worker.recipe import Identity, Recipe, SealedRecipe
-from antifreeze.errors import InternalError
+
+# The exit code of a process that has told by itself why the dataset cannot be rebuilt.
+_TOLD = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +186,7 @@ def _settle(
         state.settle_like_a_fork(order.surroundings, order.settings)
         return _settle_like_a_fork(order, pickler.Parcel(received), control)
     except Exception as error:  # of whatever the user's modules and classes do when they are imported and rebuilt
-        control.send_all(Unfit(_dump(error)))
+        control.send_all(_unfit(error))
         return None
 
 
@@ -206,25 +209,37 @@ def _settle_like_a_fork(order: Order, parcel: pickler.Parcel, control: Channel) 
 
 def _is_openable(parcel: pickler.Parcel, control: Channel) -> bool:
     """Whether workers are going to be able to open it, tried in a child; if not, the trainer is told."""
+    lifeline, held = os.pipe()
     pid = process.fork()
     if pid == 0:
-        code = 1
-        try:
-            process.receive_signals()
-            parcel.open()
-            util._run_finalizers()  # type: ignore[attr-defined]  # which close what was opened
-            code = 0
-        except Exception as error:  # of whatever the user's classes do when they are rebuilt
-            control.send_all(Unfit(_dump(error)))
-            code = 2
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(pid, 0)
-    code = os.waitstatus_to_exitcode(status)
-    if code not in (0, 2):
-        ended = InternalError(f"the process that tried to rebuild the dataset ended with exit code {code}")
-        control.send_all(Unfit(_dump(ended)))
+        os.close(held)
+        _try_to_open(parcel, control, lifeline)
+    os.close(lifeline)
+    pidfd = process.open_pidfd(pid)
+    process.wait_ended([pidfd], deadline=math.inf)
+    os.close(pidfd)
+    os.close(held)
+    process.kill_group(pid)  # what it started and did not end itself
+    code = process.reap(pid)
+    if code not in (0, _TOLD):
+        what = f"the process {process.how_it_ended(code)}"
+        control.send_all(_unfit(RuntimeError(what), what))
     return code == 0
+
+
+def _try_to_open(parcel: pickler.Parcel, control: Channel, lifeline: int) -> NoReturn:
+    code = 1
+    try:
+        quieten()
+        process.die_with(lifeline)  # with the stem, which may be killed because this takes too long
+        parcel.open()
+        util._run_finalizers()  # type: ignore[attr-defined]  # which close what was opened
+        code = 0
+    except Exception as error:  # of whatever the user's classes do when they are rebuilt
+        control.send_all(_unfit(error))
+        code = _TOLD
+    finally:
+        os._exit(code)
 
 
 def _open(parcel: pickler.Parcel, control: Channel) -> Recipe:
@@ -241,7 +256,7 @@ def _unseal(parcel: pickler.Parcel, control: Channel) -> Recipe | None:
     try:
         return _open(parcel, control)
     except Exception as error:  # of whatever the user's classes do when they are rebuilt
-        control.send_all(Unfit(_dump(error)))
+        control.send_all(_unfit(error))
         return None
 
 
@@ -263,7 +278,7 @@ def _be_spawned(parcel: pickler.Parcel, main: MainModule, control: Channel) -> R
             state.import_program(main)
             return _open(parcel, control)
     except Exception as error:  # of whatever the user's modules and classes do when they are imported and rebuilt
-        control.send_all(Unfit(_dump(error)))
+        control.send_all(_unfit(error))
         return None
 
 
@@ -278,9 +293,9 @@ def _bootstrapping() -> Iterator[None]:
         del current._inheriting  # type: ignore[attr-defined]
 
 
-def _dump(error: Exception) -> bytes:
+def _unfit(error: Exception, what: str | None = None) -> Unfit:
     from torch._utils import ExceptionWrapper  # noqa: PLC0415 - only when something went wrong
 
     where = "while the dataset was being rebuilt in a clean process"
     wrapper = ExceptionWrapper((type(error), error, error.__traceback__), where=where)
-    return results.dump(wrapper)
+    return Unfit(results.dump(wrapper), what or f"{type(error).__name__}: {text_of(error)}".splitlines()[0].rstrip("."))

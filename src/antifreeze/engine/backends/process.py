@@ -144,6 +144,15 @@ def reap(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
+def how_it_ended(exitcode: int | None) -> str:
+    """What a process did that ended with this exit code, in words."""
+    if exitcode is None:
+        return "ended"
+    if exitcode >= 0:
+        return f"ended with exit code {exitcode}"
+    return f"was ended by signal {-exitcode} ({signal.strsignal(-exitcode)})"
+
+
 def reap_orphan(pidfd: int) -> int | None:
     """The exit code of an ended process that has become our child because its parent died; None if it is another's.
 

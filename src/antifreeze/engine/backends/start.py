@@ -13,7 +13,6 @@ from antifreeze.engine.backends.choice import Clean, Grown, Hazard, InProcess, c
 from antifreeze.engine.backends.grown import grow
 from antifreeze.engine.backends.hazards.lost_threads import find_lost_thread
 from antifreeze.engine.backends.hazards.search import find_hazard
-from antifreeze.engine.crossing.raised import load_error
 from antifreeze.engine.showing import text_of
 from antifreeze.engine.wire.messages import Unfit
 from antifreeze.engine.worker.recipe import Recipe
@@ -111,8 +110,8 @@ def _grow_settled(recipe: Recipe) -> StemHandle:
     stem = grow_clean(recipe, in_place_of_fork=True)
     try:
         match stem.await_word(idle_s=START_IDLE_S):
-            case Unfit(error):
-                raise NotRebuilt(_first_line(load_error(error, stem.find)))
+            case Unfit(_, what):
+                raise NotRebuilt(f"{what} (while the dataset was being rebuilt there)")
             case None:
                 raise InternalError("it ended, or did not answer")
     except BaseException:

@@ -231,6 +231,8 @@ class Unfit(NamedTuple):
     """From a clean stem: the dataset could not be rebuilt, and this is why."""
 
     error: bytes
+    what: str
+    """The same in one line, which does not end in a full stop."""
 
 
 Message = (
