@@ -200,11 +200,29 @@ def test_tensors_beyond_the_limit_on_open_files_are_copied_and_counted(monkeypat
         torch.full((3,), 3.0),
     ]
     crossing = send(things, main_names=frozenset(), like_spawn=True)
-    assert len(crossing.luggage.descriptors) == 2
-    assert crossing.copied == 2
+    assert len(crossing.luggage.descriptors) == 3, "one of them was open before"
+    assert crossing.copied == 1
     arrived, _ = receive(crossing.detach())
     assert [each[0].item() for each in arrived] == [0, 1, 2, 3]
-    assert [each.is_shared() for each in arrived] == [True, True, False, False]
+    assert [each.is_shared() for each in arrived] == [True, True, True, False]
+
+
+def test_tensors_that_are_shared_already_stay_so_when_descriptors_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "descriptors_left", lambda: 0)
+    things = [torch.zeros(3).share_memory_() for _ in range(3)]
+    assert [each.is_shared() for each in cross(things, like_spawn=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_no_more_tensors_are_shared_than_a_worker_may_have_open(
+    monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    spare = pickler.SPARE_DESCRIPTORS + 2 * pickler.DESCRIPTORS_PER_WORKER
+    monkeypatch.setattr(machine, "descriptor_limit", lambda: spare + 2)
+    things = [torch.zeros(3).share_memory_() if is_shared else torch.zeros(3) for _ in range(3)]
+    crossing = send(things, main_names=frozenset(), like_spawn=True, workers=2)
+    arrived, _ = receive(crossing.detach())
+    assert [each.is_shared() for each in arrived] == [True, True, False]
 
 
 class Plain:

@@ -119,7 +119,12 @@ def _pack(
     """The recipe, and the state of user modules where a fork would have kept it."""
     try:
         modules = capture_modules(by_name_only=by_name_only) if in_place_of_fork else {}
-        return pickler.send((recipe, modules), main_names=main_names, like_spawn=not in_place_of_fork)
+        return pickler.send(
+            (recipe, modules),
+            main_names=main_names,
+            like_spawn=not in_place_of_fork,
+            workers=recipe.num_workers,
+        )
     except MemoryError:
         raise
     except Exception as error:  # of whatever the user's classes do when they are pickled

@@ -36,8 +36,8 @@ from antifreeze.engine.crossing.state import is_user_module, library_directories
 OUT_OF_BAND_FROM = 4096
 # More files than these go by their names; the descriptors that are left are for shared tensors, which have none.
 MOST_FILES = 120
-# Of the descriptors that this process may have, these are left to the program.
-SPARE_DESCRIPTORS = 64
+# Of the descriptors that this process may have, these are left to the program, and so many to each of its workers.
+SPARE_DESCRIPTORS, DESCRIPTORS_PER_WORKER = 64, 5
 # Less than this is copied sooner than its file is found.
 MAPPED_FROM = 1 << 20
 _CODE = (type, types.FunctionType)
@@ -88,15 +88,16 @@ class _Header:
     modules: frozenset[str]
 
 
-def send(thing: Any, *, main_names: frozenset[str], like_spawn: bool = False) -> Crossing:
+def send(thing: Any, *, main_names: frozenset[str], like_spawn: bool = False, workers: int = 0) -> Crossing:
     """Pack an object; what it raises if it cannot be packed is pickle's own error, or that of a kind of handles.
 
     `main_names` are the names of the main module that the other side gets by importing it. With `like_spawn`, CPU tensors
     move to shared memory, in place, as they do when torch pickles them, so that both sides see what either writes; and
-    locks, queues and the like of `multiprocessing` go as they go to a process that it spawns.
+    locks, queues and the like of `multiprocessing` go as they go to a process that it spawns. So many workers are going to
+    need descriptors, too.
     """
     stream = io.BytesIO()
-    pickler = _CrossingPickler(stream, main_names, like_spawn=like_spawn)
+    pickler = _CrossingPickler(stream, main_names, like_spawn=like_spawn, workers=workers)
     luggage = pickler.luggage
     try:
         with spawning(luggage) if like_spawn else contextlib.nullcontext():
@@ -182,7 +183,9 @@ class _RunsUserCode(dict[type, bool]):
 
 
 class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, stream: io.BytesIO, main_names: frozenset[str], *, like_spawn: bool = False) -> None:
+    def __init__(
+        self, stream: io.BytesIO, main_names: frozenset[str], *, like_spawn: bool = False, workers: int = 0
+    ) -> None:
         # Before the rest: pickle looks for it when the pickler is made.
         self.dispatch_table = {
             **cloudpickle.Pickler.dispatch_table,
@@ -205,7 +208,9 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._seen: set[int] = set()
         self._like_spawn = like_spawn
-        self._most_shared = -1  # not known yet
+        self._spare = SPARE_DESCRIPTORS + DESCRIPTORS_PER_WORKER * workers
+        self._most_sent = machine.descriptor_limit() - self._spare
+        self._most_opened: int | None = None  # not known yet
         self.copied = 0
         """Tensors that should have been shared."""
 
@@ -281,7 +286,7 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
             if stretch is not None:
                 return storage_over, (stretch, before, length)
         if self._like_spawn and not storage.is_shared():
-            if self._has_descriptor_left() and sharing.share(storage):
+            if self._may_open_another() and sharing.share(storage):
                 return self._reduce_shared(storage)
             self.copied += 1
         return self._reduce_buffer(storage, length)
@@ -298,21 +303,21 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
             if storage.filename is not None:
                 raise base.refuse_writing(f"the tensor over {storage.filename!r}", "shared=True")
             return None
-        if not self._has_descriptor_left():
+        if len(self.luggage.descriptors) >= self._most_sent:  # more than the other side may have open
             self.copied += 1
             return None
-        self._most_shared -= 1
         return storage_from, ("shared", self.luggage.borrow(fd, storage), length)
 
     def _reduce_buffer(self, storage: torch.UntypedStorage, length: int) -> Any:
         raw = memoryview((ctypes.c_ubyte * length).from_address(storage.data_ptr())).cast("B")
         return storage_from, ("buffer", self._append(raw), length)
 
-    def _has_descriptor_left(self) -> bool:
-        """Whether this process, and with it its workers, may have one more: each shared tensor keeps one open."""
-        if self._most_shared < 0:
-            self._most_shared = max(0, machine.descriptors_left() - SPARE_DESCRIPTORS)
-        return self._most_shared > 0
+    def _may_open_another(self) -> bool:
+        """Whether one more tensor may be shared: each keeps a descriptor open, here and on the other side."""
+        if self._most_opened is None:
+            self._most_opened = machine.descriptors_left() - self._spare
+        self._most_opened -= 1
+        return self._most_opened >= 0 and len(self.luggage.descriptors) < self._most_sent
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
         untyped = storage._untyped_storage
