@@ -30,7 +30,7 @@ from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import InlineEpoch, start_inline
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.pinning import Device, Pinner
-from antifreeze.engine.pool.ending import STOP_DEADLINE_S, sleep_if_the_program_ends
+from antifreeze.engine.pool.ending import STOP_DEADLINE_S, end_thread_if_the_program_ends
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.turns import Turn, new_turn
 from antifreeze.engine.seclusion import Secluded, draws_at_once
@@ -252,7 +252,7 @@ class Iterator(_Stock):
                 self._epoch.tear(error)
             if self._is_to_be_shut_down:
                 self._shutdown_workers()
-            sleep_if_the_program_ends()
+            end_thread_if_the_program_ends()
             raise
         if self._is_to_be_shut_down:
             self._shutdown_workers()

@@ -204,7 +204,7 @@ def test_a_signal_handler_that_takes_a_batch_from_what_it_interrupts_is_told_so(
 
 
 DAEMON = """
-import threading, time
+import atexit, threading, time
 from antifreeze import DataLoader
 from torch.utils.data import IterableDataset
 
@@ -227,6 +227,7 @@ if __name__ == "__main__":
     begun = threading.Event()
     threads = [threading.Thread(target=prefetch, daemon=True) for _ in range(2)]
     for thread in threads:
+        atexit.register(thread.join)
         thread.start()
     assert begun.wait(20)
     print("OK")
@@ -235,10 +236,10 @@ if __name__ == "__main__":
 
 @pytest.mark.deadline(90)
 @pytest.mark.parametrize("pause_s", ["0", "1000"])
-def test_a_daemon_thread_that_iterates_when_the_program_ends_says_nothing(
+def test_a_daemon_thread_that_iterates_when_the_program_ends_says_nothing_and_ends(
     run_script: Callable[..., Ended], pause_s: str
 ) -> None:
-    """As background generators do; whether it is busy then, or waits."""
+    """As background generators do, whether busy or waiting; the program may wait for the end of its thread."""
     ended = run_script(DAEMON, pause_s, timeout=60).check()
     assert (ended.stdout, ended.stderr) == ("OK\n", "")
 

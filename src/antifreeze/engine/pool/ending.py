@@ -18,8 +18,6 @@ from antifreeze.engine.backends import interruptions
 # All workers are gone within two seconds, on a busy machine, too: so long they are asked, the rest is for force.
 STOP_DEADLINE_S = 1.2
 SHUT_DOWN = "the workers of this iterator have been shut down. iter(loader) starts others"
-# A thread that the end of the program finds in an iterator sleeps from then on, this long at a time.
-LONG_S = 3600.0
 
 
 class Stoppable(Protocol):
@@ -53,13 +51,13 @@ def stop_deadline() -> float:
     return time.monotonic() + STOP_DEADLINE_S
 
 
-def sleep_if_the_program_ends() -> None:
-    """Let a daemon thread go no further once the program ends: an error raised there would be printed, and help nobody.
+def end_thread_if_the_program_ends() -> None:
+    """End a daemon thread without a word once the program ends: an error raised there would be printed, and help nobody.
 
-    Python ends such threads where they are; until then, this one must not go on without workers.
+    It must not sleep instead, until Python ends it: the program may wait for it, in an `atexit` function of its own.
     """
-    while _is_at_exit and threading.current_thread().daemon:
-        time.sleep(LONG_S)
+    if _is_at_exit and threading.current_thread().daemon:
+        raise SystemExit
 
 
 def _stop_all() -> None:
