@@ -8,6 +8,7 @@ import torch
 
 from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.raised import DEEPEST, MOST_BYTES, load_error, wrap
+from antifreeze.engine.showing import add_note
 from antifreeze.errors import SampleFailed
 
 WHERE = "in DataLoader worker process 0"
@@ -43,6 +44,31 @@ class Slotted(Exception):
 class Data(Exception):
     index: int
     path: str
+
+
+@dataclass(frozen=True)
+class Frozen(Exception):
+    index: int
+
+
+class Locked(Exception):
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+class Unasked(Exception):
+    """Shows nothing of itself but what Python needs."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return super().__getattribute__(name)
+        raise RuntimeError(name)
+
+
+class Hidden(Exception):
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise RuntimeError
 
 
 class Several(ExceptionGroup[Exception]):
@@ -103,6 +129,27 @@ def test_attributes_of_pythons_own_classes_arrive_where_the_text_stays_torchs() 
     assert str(gone).startswith("Caught FileNotFoundError") and "a.png" in str(gone)
     missing = cross(ModuleNotFoundError("no module", name="lmdb"))
     assert missing.name == "lmdb" and str(missing).startswith("Caught ModuleNotFoundError")
+
+
+@pytest.mark.parametrize(
+    "error", [Frozen(3), Locked("text"), Unasked("text"), Hidden("text")], ids=lambda e: type(e).__name__
+)
+def test_a_class_that_refuses_attributes_arrives_as_any_other(error: Exception) -> None:
+    cause = ValueError("why")
+    BaseException.__cause__.__set__(error, cause)  # type: ignore[attr-defined]
+    arrived = cross(error)
+    assert type(arrived) is type(error)
+    assert str(arrived).startswith(f"Caught {type(error).__name__} {WHERE}.\nOriginal ")
+    assert repr(arrived.__cause__) == repr(cause)
+    if isinstance(error, Frozen):
+        assert arrived.index == 3
+    add_note(arrived, "note")
+    assert isinstance(error, Hidden) or arrived.__notes__ == ["note"]
+
+
+def test_an_exception_in_a_chain_may_refuse_attributes() -> None:
+    arrived = cross(chained(ValueError("text"), cause=Frozen(3)))
+    assert type(arrived.__cause__) is Frozen and arrived.__cause__.index == 3
 
 
 def test_an_exception_that_makes_its_own_text_has_torchs_as_a_note() -> None:

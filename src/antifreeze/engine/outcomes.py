@@ -22,7 +22,7 @@ from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.numbers import SlotNo
 from antifreeze.engine.pinning import Pinned, Pinner
 from antifreeze.engine.pool.happenings import Heard
-from antifreeze.engine.showing import text_of
+from antifreeze.engine.showing import add_note, text_of
 from antifreeze.engine.wire.messages import Filled
 from antifreeze.errors import InternalError, SampleFailed
 
@@ -163,7 +163,7 @@ class Outcomes:
             case Nothing() | Over():
                 return None, None
         error = not_the_end(error)
-        error.add_note(f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
+        add_note(error, f"antifreeze: worker {ticket.worker} (pid {pid}), {wording.whereabouts(ticket, position)}")
         self._chronicle.note_raised(error, ticket, position, pid)
         return None, error
 

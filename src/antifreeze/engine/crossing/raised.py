@@ -18,7 +18,7 @@ from typing import Any
 from torch._utils import ExceptionWrapper
 
 from antifreeze.engine.crossing import results
-from antifreeze.engine.showing import show
+from antifreeze.engine.showing import add_note, show
 from antifreeze.errors import SampleFailed
 
 # Of exceptions that are chained to, or inside, one another; what is beyond is in the text.
@@ -66,7 +66,12 @@ def load_error(raw: bytes, find: results.Find) -> Exception:
         error: Exception | ExceptionWrapper = results.load(raw, find)
     except Exception as why:  # of a user's exception class: whatever it does when it is rebuilt
         return SampleFailed("a worker raised an exception that could not be rebuilt here", why=show(why))
-    return unwrap(error, find) if isinstance(error, ExceptionWrapper) else error
+    if not isinstance(error, ExceptionWrapper):
+        return error
+    try:
+        return unwrap(error, find)
+    except Exception:  # likewise: what was raised is to be told in any case
+        return RuntimeError(_text(error))
 
 
 def unwrap(wrapper: ExceptionWrapper, find: results.Find) -> Exception:
@@ -80,7 +85,7 @@ def unwrap(wrapper: ExceptionWrapper, find: results.Find) -> Exception:
         error = _as_torch(wrapper) or _whole(part, find) or RuntimeError(text)
     _complete(error, part, find)
     if text not in _text_of(error):  # its class makes its own text of its attributes
-        error.add_note(text)
+        add_note(error, text)
     return error
 
 
@@ -91,7 +96,7 @@ def _as_torch(wrapper: ExceptionWrapper) -> Exception | None:
         wrapper.reraise()
     except Exception as error:  # this is what it is for
         if isinstance(error, kind):
-            return error.with_traceback(None)
+            return BaseException.with_traceback(error, None)
     return _without_constructor(kind, _text(wrapper))
 
 
@@ -102,7 +107,7 @@ def _text(wrapper: ExceptionWrapper) -> str:
 def _without_constructor(kind: type[Exception], text: str) -> Exception | None:
     try:
         error: Exception = kind.__new__(kind, text)
-        error.args = (text,)
+        object.__setattr__(error, "args", (text,))
         if str(error) == text:
             return error
     except Exception:  # noqa: S110 - a class can do anything; its text is what matters
@@ -141,7 +146,8 @@ def _held(error: BaseException) -> Iterator[tuple[str, Any]]:
             value = getattr(error, name)
             if value is not None:
                 yield name, value
-    yield from list(vars(error).items())
+    with contextlib.suppress(Exception):  # likewise
+        yield from list(vars(error).items())
 
 
 def _members(kind: type) -> Iterator[str]:
@@ -179,29 +185,36 @@ def _complete(error: Exception, part: Part, find: results.Find) -> None:
         value = _load(raw, find)
         if value is not None:
             _give(error, name, value)
-    error.__cause__ = _rebuild(part.cause, find) if part.cause else None
-    error.__context__ = _rebuild(part.context, find) if part.context else None
-    error.__suppress_context__ = part.hides_context
+    _set(error, "__cause__", _rebuild(part.cause, find) if part.cause else None)
+    _set(error, "__context__", _rebuild(part.context, find) if part.context else None)
+    _set(error, "__suppress_context__", part.hides_context)
+
+
+def _set(error: Exception, name: str, value: Any) -> None:
+    """Past whatever its class does about attributes that are set: those of a frozen dataclass cannot be."""
+    with contextlib.suppress(Exception):  # a class of the user's can do anything
+        object.__setattr__(error, name, value)
 
 
 def _give(error: Exception, name: str, value: Any) -> None:
     if name in _members(type(error)):
         _give_member(error, name, value)
     else:
-        vars(error)[name] = value  # past whatever the class does about attributes that are set
+        with contextlib.suppress(Exception):  # a class of the user's that does not show its own
+            vars(error)[name] = value  # past whatever the class does about attributes that are set
 
 
 def _give_member(error: Exception, name: str, value: Any) -> None:
     """Set an attribute that is not in `__dict__`, unless Python makes the text of it, as of an OSError's `filename`."""
     with contextlib.suppress(Exception):  # one that cannot be set
         text, before = _text_of(error), getattr(error, name, None)
-        setattr(error, name, value)
+        object.__setattr__(error, name, value)
         if _text_of(error) == text:
             return
         if before is not None:
-            setattr(error, name, before)
+            object.__setattr__(error, name, before)
         else:
-            delattr(error, name)  # None would be taken for a value
+            object.__delattr__(error, name)  # None would be taken for a value
 
 
 def _whole(part: Part, find: results.Find) -> Exception | None:

@@ -17,6 +17,7 @@ from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.explain import explain_batch
 from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.showing import add_note
 from antifreeze.engine.wire.messages import Begin, Emptied, Ended, Failed, Filled, Mishap, Unreadable, Work
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.birth import become_worker, play_worker, reseed
@@ -290,7 +291,7 @@ class Workbench:
         except Exception:  # of samples before it, or of generators: then the note is the shorter one
             remark = ""
         if remark:
-            error.add_note(remark)
+            add_note(error, remark)
         self._mishaps.append(describe("none", position, index, 1, none_returned(), remark))
 
     def _position(self) -> int:

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, default_collate
 
 from antifreeze.codes import named
 from antifreeze.engine.arena.board import Step
-from antifreeze.engine.showing import show
+from antifreeze.engine.showing import add_note, show
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
@@ -129,9 +129,10 @@ def _note_missing_samples(error: Exception, index: Any, samples: Any) -> int | N
     if not missing:
         return None
     shown = ", ".join(show(i) for _, (i, _) in missing[:5]) + (", …" if len(missing) > 5 else "")
-    error.add_note(
+    add_note(
+        error,
         f"The dataset returned None for {len(missing)} of {len(samples)} samples of this batch: index {shown}. "
         "default_collate cannot put None into a batch: let the dataset raise what went wrong, "
-        f"or pass a collate_fn that drops such samples. ({named('AF329')})"
+        f"or pass a collate_fn that drops such samples. ({named('AF329')})",
     )
     return missing[0][0]

@@ -17,6 +17,7 @@ from torch.utils.data import Subset
 
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.flow.mishap import wait_before_next
+from antifreeze.engine.showing import add_note
 from antifreeze.engine.wire.messages import Mishap, MishapKind, Work
 from antifreeze.engine.worker.fetch import Fetcher, has_none
 from antifreeze.engine.worker.mishaps import describe, describe_index
@@ -213,7 +214,7 @@ class LenientFetcher:
                 self._mishaps.append(describe("replaced", position, index, tried.attempts, first, remark))
                 return sample
             last = error
-        last.add_note(f"antifreeze: no other sample could be had in place of sample {describe_index(index)}")
+        add_note(last, f"antifreeze: no other sample could be had in place of sample {describe_index(index)}")
         raise last
 
     def _draws(self, work: Work, position: int, index: Any) -> Iterator[int]:
@@ -268,7 +269,7 @@ def _asks_one_by_one(dataset: Any) -> bool:
 
 def _with_attempts(error: Exception, index: Any, attempts: int) -> Exception:
     if attempts > 1:
-        error.add_note(f"antifreeze: this was attempt {attempts} at sample {describe_index(index)}, and the last")
+        add_note(error, f"antifreeze: this was attempt {attempts} at sample {describe_index(index)}, and the last")
     return error
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from antifreeze.engine.flow.mishap import wait_before_next
 from antifreeze.engine.numbers import WorkerNo
+from antifreeze.engine.showing import add_note
 from antifreeze.engine.wire.messages import Mishap
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.fetch import Batcher
@@ -186,9 +187,10 @@ class StreamFetcher(Batcher):
                 if self._is_interruption(error):
                     raise
                 if isinstance(self._source, types.GeneratorType):
-                    error.add_note(
+                    add_note(
+                        error,
                         "antifreeze: a generator ends with the exception that it raises, and what comes after it in the "
-                        "stream cannot be had: on_error= does not apply. Catch it inside the generator."
+                        "stream cannot be had: on_error= does not apply. Catch it inside the generator.",
                     )
                     raise
                 failure = error
@@ -212,9 +214,10 @@ class StreamFetcher(Batcher):
         self._has_ended = True
         if self._skipped is not None:
             failure, self._skipped = self._skipped, None
-            failure.add_note(
+            add_note(
+                failure,
                 "antifreeze: nothing came after it. If the iterator of the dataset ends with its first exception, as "
-                "generators do, all that follows is lost, so this one is raised although on_error= would let it pass."
+                "generators do, all that follows is lost, so this one is raised although on_error= would let it pass.",
             )
             raise failure
 
