@@ -32,6 +32,8 @@ SLICE_S = 5
 PAUSE_S = 0.01
 _ENCLOSED = b"\xaf"
 _INTS = array.array("i")
+# A plain number: an operation on a flag of `enum` costs a microsecond.
+_CUT_OFF = int(socket.MSG_CTRUNC)
 _run_out = deque[object](maxlen=0).extend
 _ANCILLARY_BYTES = socket.CMSG_SPACE(8 * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 _MANY_ANCILLARY_BYTES = socket.CMSG_SPACE(MOST_DESCRIPTORS * _INTS.itemsize) if hasattr(socket, "CMSG_SPACE") else 0
@@ -161,14 +163,14 @@ class Channel:
             except OSError as error:
                 raise _what_it_means(error) from error
         raw, ancillary, flags, _ = inbox[0]
-        if not ancillary and not flags & socket.MSG_CTRUNC:
+        if not ancillary and not flags & _CUT_OFF:
             inbox.clear()
             if not raw:
                 raise ChannelClosed("end of file")
             return decode(raw), []
         self._inbox = Descriptors()  # the old one is owned by this call now
         inbox.unpack()
-        if flags & socket.MSG_CTRUNC:
+        if flags & _CUT_OFF:
             raise _no_descriptors()
         if raw == _ENCLOSED:
             letter = inbox.first()
