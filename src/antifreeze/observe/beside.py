@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import weakref
 from typing import Any, Generic, TypeVar
 
@@ -31,5 +32,7 @@ class Beside(Generic[T]):
         """Let this be its value from now on."""
         number, kept = id(thing), self._kept
         with contextlib.suppress(TypeError):
-            kept[number] = (weakref.ref(thing, lambda _: kept.pop(number, None)), value)
+            # C code alone runs when the object dies, wherever that is: in a Python function, what a signal handler raises
+            # would be dropped.
+            kept[number] = (weakref.ref(thing, functools.partial(kept.pop, number)), value)
         return value
