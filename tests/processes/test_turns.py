@@ -184,6 +184,25 @@ def test_a_batch_that_a_signal_handler_costs_after_it_was_taken_is_no_gap() -> N
     assert got == [0, 1]
 
 
+def test_a_wait_that_was_interrupted_before_does_not_hide_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a signal while `state_dict()` waited for workers, when the next batch was there already."""
+    batches: Any = iter(our_way("grown").make(Numbers(8)))
+    epoch = batches._epoch
+    while not epoch._delivery.has_next():
+        epoch._listen_to(None)
+    epoch._pool.is_waiting = True
+
+    def interrupted(arrival: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(epoch._outcomes, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="cannot go on without a gap"):
+        next(batches)
+
+
 def test_a_signal_handler_that_takes_a_batch_from_what_it_interrupts_is_told_so(tmp_path: Path) -> None:
     gate, said = tmp_path / "gate", []
     batches = iter(our_way("grown").make(Gated(gate)))

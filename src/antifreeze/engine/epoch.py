@@ -178,7 +178,7 @@ class Epoch:
         if self._tear is not None:  # also if later batches are there: an earlier one may be lost
             raise self._tear()
         self._intent.forget()
-        self._awaits_pinning = False
+        self._awaits_pinning = self._pool.is_waiting = False
         if self._pinner is not None and not self._pool.is_stopped:
             self._take_in_what_has_come()
         while True:
