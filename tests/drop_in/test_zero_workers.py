@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import json
+import os
 import pickle
 import random
 import signal
@@ -579,3 +580,43 @@ def test_threads_that_share_an_iterator_get_each_batch_once(kind: type[Any], opt
     assert sorted(index for index, _ in together) == list(range(300))
     if "seeding" in options:
         assert dict(together) == alone
+
+
+class Awaited(Dataset[int]):
+    """The second sample comes when the event is set, and says that it is waited for."""
+
+    def __init__(self) -> None:
+        self.begun, self.event = threading.Event(), threading.Event()
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> int:
+        if index == 1:
+            self.begun.set()
+            self.event.wait()
+        return index
+
+
+@pytest.mark.parametrize("options", [{}, {"seeding": "ticket"}, {"on_error": "skip"}], ids=str)
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+def test_a_child_does_not_wait_for_a_thread_that_only_its_parent_has(kind: type[Any], options: dict[str, Any]) -> None:
+    dataset = Awaited()
+    batches = iter(kind(dataset, batch_size=None, **options))
+    got: list[int] = []
+    thread = threading.Thread(target=lambda: got.extend(batches))
+    thread.start()
+    assert dataset.begun.wait(20)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(20)
+            code = 0 if next(batches) == 2 else 2
+        finally:
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    dataset.event.set()
+    thread.join()
+    assert (status, got) == (0, [0, 1, 2])

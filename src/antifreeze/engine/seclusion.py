@@ -20,6 +20,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from antifreeze.engine.pool.turns import free_in_children
 from antifreeze.engine.worker.kinds import Shared, current_global, exchange_global
 from antifreeze.observe.say import say_once
 
@@ -43,6 +44,7 @@ _is_waited_for = True
 def alone() -> Iterator[None]:
     """While the generators of the program are lent out, no other thread lends them out to somebody else."""
     global _is_waited_for
+    free_in_children(_lock)
     has_it = _is_waited_for and _lock.acquire(timeout=PATIENCE_S)
     if _is_waited_for and not has_it:
         _is_waited_for = False

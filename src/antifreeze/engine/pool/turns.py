@@ -20,10 +20,15 @@ _turns: weakref.WeakSet[Turn] = weakref.WeakSet()
 
 def new_turn() -> Turn:
     """A lock that no thread holds."""
-    forks.call_in_children(_free_in_child)
     turn = threading.RLock()
-    _turns.add(turn)
+    free_in_children(turn)
     return turn
+
+
+def free_in_children(turn: Turn) -> None:
+    """Have this lock be free in children, unless the thread that forks holds it."""
+    forks.call_in_children(_free_in_child)
+    _turns.add(turn)
 
 
 def _free_in_child() -> None:
