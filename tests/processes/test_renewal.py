@@ -80,10 +80,14 @@ def read(loader: Any, *, epochs: int = 1) -> tuple[list[torch.Tensor], int]:
     return batches, max(sizes) - sizes[0]
 
 
-def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(way: Way) -> None:
+def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The workers inherit this: how much they may copy does not depend on how large this process is, or how fast.
+    monkeypatch.setattr(growth, "SHARE", 0.0)
+    monkeypatch.setattr(growth, "LIVES", 0)
+    monkeypatch.setattr(growth, "PAUSES", 0)
     dataset = Captions()
     seed_all()
-    loader = way.make(dataset, **OPTIONS, persistent_workers=True)
+    loader = our_way("grown").make(dataset, **OPTIONS, persistent_workers=True)
     ours, grown_bytes = read(loader, epochs=2)
     assert loader.ledger.counts[Kind.WORKER_RENEWED] >= 2
     assert loader.ledger.counts.keys() <= {Kind.WORKER_RENEWED, Kind.DOUBT}
@@ -95,6 +99,47 @@ def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(way: 
     del calm
     tidy_up()
     assert [number for number, pair in enumerate(zip(ours, expected, strict=True)) if not pair[0].equal(pair[1])] == []
+
+
+READING = """
+import sys
+import threading
+from antifreeze import DataLoader
+from antifreeze.engine.supervise import growth
+
+def look_often(worker):
+    growth.SHARE = growth.LIVES = growth.PAUSES = 0  # when workers are renewed does not depend on time
+
+class Captions:
+    '''Reads texts, of which there are 80 MB, and may hold a lock that is taken.'''
+
+    def __init__(self, *locks):
+        self.texts = [f"caption {number} " + "x" * 200 for number in range(300_000)]
+        self.locks = locks
+
+    def __len__(self):
+        return 300_000
+
+    def __getitem__(self, index):
+        return len(self.texts[index])
+
+if __name__ == "__main__":
+    lock = threading.Lock()
+    lock.acquire()
+    dataset = Captions(lock) if sys.argv[1] == "fork" else Captions()
+    options = dict(batch_size=4_000, num_workers=2, worker_init_fn=look_often, multiprocessing_context=sys.argv[1])
+    loader = DataLoader(dataset, **options)
+    assert sum(len(batch) for batch in loader) == 300_000
+    print(*sorted(loader.ledger.counts))
+"""
+
+
+@pytest.mark.parametrize(("context", "kinds"), [("fork", "clean-start worker-renewed"), ("spawn", "")])
+def test_workers_of_a_clean_stem_are_renewed_where_they_share_the_dataset(
+    run_script: Callable[..., Ended], context: str, kinds: str
+) -> None:
+    """In the place of a fork they do; a spawned worker has a dataset of its own, and would have to unpickle it again."""
+    assert run_script(READING, context, timeout=60).check().stdout.strip() == kinds
 
 
 def test_renewals_among_kills_cost_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
