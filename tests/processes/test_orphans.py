@@ -179,8 +179,9 @@ assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0  # as fo
 loader = DataLoader(TensorDataset(torch.arange(40)), batch_size=2, num_workers=2, multiprocessing_context="fork")
 batches = iter(loader)
 next(batches)
+first, _ = [worker.pid for worker in batches._workers]  # both have been born: else there is one more to record
 os.kill(batches._epoch._pool.stem.pid, signal.SIGKILL)
-os.kill(batches._workers[0].pid, signal.SIGKILL)
+os.kill(first, signal.SIGKILL)
 assert len(list(batches)) == 19
 assert [record.exitcode for record in account_of(loader).ledger] == [-9], list(account_of(loader).ledger)
 del batches
