@@ -21,6 +21,18 @@ MB = 1 << 20
 LOOKS = 10
 
 
+COUNTS = {"samples": 0}
+
+
+class Level:
+    now = 0
+
+
+@functools.cache
+def cached(number: int) -> bytes:
+    return bytes(number)
+
+
 class Texts:
     def __init__(self) -> None:
         self.count = 0
@@ -126,3 +138,28 @@ def test_a_worker_that_grows_and_grows_leaves_when_memory_is_short(
     monkeypatch.setattr(machine, "total_memory", lambda: 1000 * MB)
     monkeypatch.setattr(machine, "available_memory", lambda: int(left * 1000 * MB))
     assert is_renewed(Texts()) is leaves
+
+
+@pytest.mark.usefixtures("copies")
+@pytest.mark.parametrize("what", ["a global", "an entry of a global", "an attribute of a class"])
+def test_a_worker_whose_code_keeps_something_outside_the_dataset_stays(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = itertools.count(1)
+
+    def change() -> None:
+        match what:
+            case "a global":
+                monkeypatch.setitem(globals(), "LOOKS", LOOKS + 1)
+            case "an entry of a global":
+                monkeypatch.setitem(COUNTS, "samples", next(numbers))
+            case _:
+                monkeypatch.setattr(Level, "now", next(numbers))
+
+    assert not is_renewed(Texts(), between=change)
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_worker_that_fills_a_cache_of_a_function_leaves() -> None:
+    numbers = itertools.count(1)
+    assert is_renewed(Texts(), between=lambda: cached(next(numbers)))

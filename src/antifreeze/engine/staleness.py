@@ -7,6 +7,7 @@ versions of its tensors. Two descriptions that differ are evidence of a change; 
 from __future__ import annotations
 
 import random
+import sys
 import types
 import zlib
 from collections import deque
@@ -17,7 +18,8 @@ import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils import HAS_NUMPY
 
-from antifreeze.engine.crossing.reading import attributes_of, is_a, name_of, some_entries
+from antifreeze.engine.crossing.reading import attributes_of, is_a, name_of, namespace_of, some_entries
+from antifreeze.engine.crossing.state import is_user_module, library_directories
 
 if HAS_NUMPY:
     import numpy as np
@@ -45,6 +47,37 @@ def describe(dataset: Any) -> dict[str, Any]:
             traits[path] = _trait(thing)
             waiting.extend((path + step, part) for step, part in _parts(thing))
     return traits
+
+
+def describe_modules() -> dict[str, Any]:
+    """What can be seen of the globals of the user's modules, and of the attributes of their classes."""
+    libraries = library_directories()
+    traits: dict[str, Any] = {}
+    for name, module in list(sys.modules.items()):
+        if is_a(module, types.ModuleType) and (name == "__main__" or is_user_module(module, libraries)):
+            for key, thing in _own_names(module):
+                if is_a(thing, type):
+                    if namespace_of(thing).get("__module__") in (name, "__main__"):
+                        traits.update((f"{name}.{key}.{each}", _seen(held)) for each, held in _own_names(thing))
+                else:
+                    traits[f"{name}.{key}"] = _seen(thing)
+    return traits
+
+
+def _own_names(holder: Any) -> Iterator[tuple[str, Any]]:
+    for name, thing in list(namespace_of(holder).items()):
+        if not (isinstance(name, str) and name.startswith("__")) and not is_a(thing, types.FunctionType):
+            yield name, thing
+
+
+def _seen(thing: Any) -> Any:
+    """What can be seen of an object, and of what it holds itself."""
+    if _is_plain(thing):
+        return repr(thing)
+    try:
+        return _trait(thing), {step: repr(part) for step, part in _parts(thing) if _is_plain(part)}
+    except Exception:  # of an object of a library's, which does not let itself be looked at
+        return None
 
 
 def _is_plain(thing: Any) -> bool:

@@ -3,7 +3,7 @@
 So does one whose own memory grows on and on, when memory is short.
 
 It leaves between two tickets, right after a snapshot. Only a worker that leaves nothing behind may do so: one that has
-threads or processes of its own, or whose dataset has changed since its birth, stays.
+threads or processes of its own, or whose dataset, or a global of the user's modules, has changed since its birth, stays.
 """
 
 from __future__ import annotations
@@ -95,4 +95,5 @@ class Renewal:
         )
 
     def _describe(self) -> dict[str, Any]:
-        return staleness.describe([self._recipe.dataset, self._recipe.collate_fn])
+        # What workers keep outside the dataset (a counter, a level of difficulty) would be lost with them as well.
+        return staleness.describe([self._recipe.dataset, self._recipe.collate_fn]) | staleness.describe_modules()
