@@ -43,7 +43,7 @@ engine.backends
 engine.seclusion
 engine.worker
 engine.staleness
-engine.wire | engine.flow | engine.crossing | engine.supervise
+engine.wire | engine.flow | engine.crossing | engine.supervise | engine.turns
 engine.plan | engine.arena
 observe
 doctor

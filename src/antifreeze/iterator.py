@@ -32,10 +32,10 @@ from antifreeze.engine.marks import Marks
 from antifreeze.engine.pinning import Device, Pinner
 from antifreeze.engine.pool.ending import STOP_DEADLINE_S, end_thread_if_the_program_ends
 from antifreeze.engine.pool.pool import Pool
-from antifreeze.engine.pool.turns import Turn, new_turn
 from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.showing import show
 from antifreeze.engine.staleness import describe, difference
+from antifreeze.engine.turns import Turn, new_turn
 from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.kinds import global_state, restore_global
 from antifreeze.engine.worker.recipe import Identity, Recipe

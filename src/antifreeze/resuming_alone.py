@@ -11,7 +11,7 @@ from typing import Any
 from antifreeze import drawing
 from antifreeze.drawing import Drawing
 from antifreeze.engine.plan.progress import Progress, Standpoint, fingerprint
-from antifreeze.engine.pool.turns import new_turn
+from antifreeze.engine.turns import new_turn
 from antifreeze.engine.worker.generators import held_of, plain_held
 from antifreeze.engine.worker.place import has_state, state_of
 from antifreeze.engine.worker.randomness import Randomness

@@ -20,7 +20,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from antifreeze.engine.pool.turns import free_in_children
+from antifreeze.engine.turns import free_in_children
 from antifreeze.engine.worker.kinds import Shared, current_global, exchange_global
 from antifreeze.observe.say import say_once
 

@@ -26,10 +26,10 @@ from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.outcomes import not_the_end
 from antifreeze.engine.plan.seeds import ticket_seed
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
-from antifreeze.engine.pool.turns import new_turn
 from antifreeze.engine.seclusion import alone
 from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.times import Times
+from antifreeze.engine.turns import new_turn
 from antifreeze.engine.wire.messages import Mishap, Work
 from antifreeze.engine.witness import Witness
 from antifreeze.engine.worker.birth import reseed, ticket_state

@@ -33,8 +33,8 @@ from antifreeze.engine.pool.happenings import (
 from antifreeze.engine.pool.lifecycle import Event, Life, after
 from antifreeze.engine.pool.lines import Lines, wait_readable
 from antifreeze.engine.pool.stems import Stems
-from antifreeze.engine.pool.turns import Turn, new_turn
 from antifreeze.engine.pool.worker import Worker
+from antifreeze.engine.turns import Turn, new_turn
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unborn, Unfit
 from antifreeze.errors import ArenaError, InternalError
