@@ -185,6 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds=round(time.monotonic() - began),
         outcomes=tuple(show.outcomes),
         quiet=tuple(quiet.outcomes),
+        kinds=kinds,
     )
     say(page.table(report))
     if wanted.json:

@@ -22,10 +22,8 @@ TOP = """\
 
 `make chaos` puts real workers to real faults and compares every batch, bit for bit, with what torch's own `DataLoader`
 gives when nothing happens: a map-style dataset that draws from `torch`, `random`, `numpy` and three generators of its own,
-batches of six shapes (one with rare batches that are a thousand times larger), one to four workers, from grown and from
-clean stems, kept or new for every epoch. The program keeps batches or views of them, shares them, pickles them, takes them
-from several threads, or runs a signal handler all the time; a third of the trials have few descriptors, few processes or
-little memory. All of it is drawn from a seed. A fault counts if the ledger shows that it hit.
+batches of many shapes, one to four workers, from grown and from clean stems, kept or new for every epoch. All of it is
+drawn from a seed. A fault counts if the ledger shows that it hit.
 
 ```
 make chaos                                      # another seed each time, until 10,000 have hit, 100 of each kind
@@ -34,13 +32,19 @@ make chaos CHAOS="--seed 7 --trial 12"          # one of them alone
 ```
 """
 
+# Of runs that say which kinds were played; those before had one kind of program, and all that it needs.
+PROGRAMS = """
+The program keeps batches or views of them, shares them, pickles them, takes them from several threads, or runs a signal
+handler all the time; a third of the trials have few descriptors, few processes or little memory; rare batches are a
+thousand times larger; a tenth of the trials have no fault. *Changed* is what the program kept of a batch and found altered
+later. *Out of memory*: the worker allocates until the kernel ends it, in a control group of its own. Limits of memory and
+processes are control groups, too; where they cannot be made, these trials are played without them.
+"""
+
 BOTTOM = """
-- A *trial* is one or two epochs under up to six faults; a tenth of them have none. *Lost* and *repeated* are batches;
-  *wrong* ones differ from torch's or come out of order; *changed* is what the program kept of a batch and found altered
-  later; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are processes, threads, descriptors,
-  shared memory and temporary files that were there when all was over.
-- *Out of memory*: the worker allocates until the kernel ends it, in a control group of its own. Limits of memory and
-  processes are control groups, too; where they cannot be made, these trials are played without them.
+- A *trial* is one or two epochs under up to six faults. *Lost* and *repeated* are batches; *wrong* ones differ from
+  torch's or come out of order; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are processes,
+  threads, descriptors, shared memory and temporary files that were there when all was over.
 - Kinds are drawn uniformly, then one of the points that the kind can strike at. *Starting* is `worker_init_fn`; *writing*
   is a `__reduce__` of the user's while the batch goes into its slot; *sending*, *just sent* and *idle* are struck from a
   hook on the worker's own calls; *any moment* by a timer of the kernel's, which sends the signal.
@@ -57,16 +61,17 @@ BOTTOM = """
 def table(report: Report) -> str:
     """The figures as Markdown."""
     hits = Counter(hit for outcome in report.outcomes for hit in outcome.hits)
-    points = [point for point in Point if any(hits[kind.name, point] for kind in KINDS)]
+    kinds = [kind for kind in KINDS if kind.name in report.kinds or (not report.kinds and kind.needs is None)]
+    points = [point for point in Point if any(hits[kind.name, point] for kind in kinds)]
     lines = [
         f"| fault | {' | '.join(points)} | all |",
         f"|---|{'--:|' * (len(points) + 1)}",
     ]
-    for kind in KINDS:
+    for kind in kinds:
         row = [hits[kind.name, point] for point in points]
         cells = " | ".join(str(count) if point in kind.points else "" for count, point in zip(row, points, strict=True))
         lines.append(f"| {kind.name} | {cells} | {sum(row)} |")
-    sums = [sum(hits[kind.name, point] for kind in KINDS) for point in points]
+    sums = [sum(hits[kind.name, point] for kind in kinds) for point in points]
     lines.append(f"| **all** | {' | '.join(map(str, sums))} | **{sum(sums)}** |")
     return "\n".join([*lines, "", _results(report), "", _times(report)])
 
@@ -86,6 +91,8 @@ def _results(report: Report) -> str:
         "hung": sum(bool(outcome.hang) for outcome in outcomes),
         "leaks": sum(len(outcome.leaks) for outcome in outcomes),
     }
+    if not report.kinds:
+        del figures["without faults"], figures["changed"]
     head, values = " | ".join(figures), " | ".join(map(str, figures.values()))
     return f"| {head} |\n|{'--:|' * len(figures)}\n| {values} |"
 
@@ -114,7 +121,7 @@ def text(report: Report) -> str:
         f"{facts.cores} cores, {facts.memory_gib} GiB, Linux {facts.kernel};\nPython {facts.python}, torch {facts.torch}, "
         f"antifreeze at {facts.commit}; load: {facts.load:g}."
     )
-    return "\n".join([TOP, where, "", table(report), BOTTOM])
+    return "\n".join([TOP, where, *([PROGRAMS] if report.kinds else [""]), table(report), BOTTOM])
 
 
 def main(*, check: bool) -> int:

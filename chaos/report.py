@@ -47,6 +47,8 @@ class Report:
     outcomes: tuple[Outcome, ...]
     quiet: tuple[Outcome, ...]
     """With nothing else going on."""
+    kinds: tuple[str, ...] = ()
+    """The kinds of faults that were played; those that need what a machine has not got are left out."""
 
 
 def write(report: Report, path: Path) -> None:
@@ -59,7 +61,8 @@ def read(path: Path) -> Report:
     """What `write` wrote."""
     document: Mapping[str, Any] = json.loads(path.read_text())
     outcomes, quiet = (tuple(outcome_from(each) for each in document[name]) for name in ("outcomes", "quiet"))
-    return Report(**{**document, "facts": Facts(**document["facts"]), "outcomes": outcomes, "quiet": quiet})
+    known = {"facts": Facts(**document["facts"]), "kinds": tuple(document.get("kinds", ()))}
+    return Report(**{**document, **known, "outcomes": outcomes, "quiet": quiet})
 
 
 def facts_of_this_machine() -> Facts:
