@@ -1,4 +1,5 @@
 # make setup | demo | test | check      all that one needs to know
+# make test-long                        the tests that take long, which `make test` leaves out
 # make articles | bench | zoo | chaos   the longer proofs
 # make docs                             docs/checks/, from the checks themselves
 # make bench-page                       docs/benchmarks.md, from the figures in docs/benchmarks/
@@ -6,6 +7,7 @@
 # make contract SUITE=…                 PyTorch's own test_dataloader.py, with our class in place of torch's
 # make contract-stateful SUITE=…        torchdata's own tests of its StatefulDataLoader, with ours in its place
 # make differential                     random loaders and scripts on torch and on antifreeze: the same, or declared
+# make matrix | matrix TORCH=2.15.0     our suites on every release of torch since 2.6, or on one; docs/versions.md
 # make clients                          Lightning, accelerate, fastai … on torch and on antifreeze: the same losses
 #
 # Needs Python 3.11+ and make. Everything is installed into .venv (clients: .venv-clients); PYTHON=… is the Python to build it with.
@@ -40,6 +42,9 @@ CLIENTS_READY := $(CLIENTS_VENV)/.ready
 CHAOS ?=
 # What `make differential` is to do: DIFFERENTIAL="--seed 17 --method spawn", DIFFERENTIAL="--script 'exits/*'".
 DIFFERENTIAL ?=
+# What `make matrix` is to do: all releases, or those named, as TORCH="2.15.0 2.6.0"; MATRIX="--quick", MATRIX=--page.
+TORCH ?=
+MATRIX ?=
 
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 HAS_TORCH := import sys, torch; sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11))
@@ -54,8 +59,15 @@ demo: $(READY)
 	$(BIN)/antifreeze demo
 
 # In parallel by file, and in one process more than there are processors: tests of processes wait as much as they compute.
+PYTEST = $(BIN)/python -m pytest -n $$(($$($(BIN)/python -c 'import os; print(min(3, os.cpu_count()))') + 1)) --dist loadfile
+
 test: $(READY)
-	$(BIN)/python -m pytest -n $$(($$($(BIN)/python -c 'import os; print(min(3, os.cpu_count()))') + 1)) --dist loadfile
+	$(PYTEST) -m "not long"
+
+# The rest: cases of the same kind as others, searches through many examples, programs that take long.
+.PHONY: test-long
+test-long: $(READY)
+	ANTIFREEZE_EXAMPLES=1 $(PYTEST) -m "long or scan"
 
 check: $(READY)
 	$(BIN)/ruff format --check
@@ -114,6 +126,11 @@ contract: $(CONTRACT_READY)
 
 contract-stateful: $(CONTRACT_READY)
 	$(BIN)/python -m contract --of torchdata "$(SUITE)" $(CONTRACT)
+
+# One environment of several GB in /tmp for each release, built, tested and deleted one after the other; about half an hour each.
+.PHONY: matrix
+matrix:
+	$(PYTHON) -m matrix $(MATRIX) $(TORCH)
 
 # Real libraries around the loader, each in a small training; about ten minutes.
 .PHONY: clients

@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # A lane that does not even notice its own deadline.
 HARD_DEADLINE_S = 240.0
 SAY_EVERY_S = 15.0
+# A trial of this length is named while it is under way: should the run be cut off, it is known where to look.
+LONG_TRIAL_S = 40.0
 # SIGKILLs one at a time with nothing else going on, for the time to be back. Trials of other numbers than the others'.
 FIRST_QUIET = 1_000_000
 ALL = tuple(kind.name for kind in KINDS if kind.needs is None or can_limit(kind.needs))
@@ -47,6 +49,7 @@ class Lane:
         self.outcomes = reading
         self.trial: int | None = None
         self.began = 0.0
+        self.is_named = False
         self._unread = b""
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "chaos.lane", str(seed), str(writing), str(folder)],
@@ -61,7 +64,7 @@ class Lane:
     def give(self, trial: int, kinds: Sequence[str]) -> None:
         """Have it play this trial."""
         assert self._popen.stdin is not None
-        self.trial, self.began = trial, time.monotonic()
+        self.trial, self.began, self.is_named = trial, time.monotonic(), False
         self._popen.stdin.write(json.dumps({"trial": trial, "kinds": kinds}).encode() + b"\n")
         self._popen.stdin.flush()
 
@@ -138,6 +141,9 @@ class Show:
             if outcome is None and time.monotonic() - lane.began > HARD_DEADLINE_S:
                 outcome = lane.fail(f"no sign of life for {HARD_DEADLINE_S:.0f} s")
                 lane.kill()
+            elif outcome is None and time.monotonic() - lane.began > LONG_TRIAL_S and not lane.is_named:
+                lane.is_named = True
+                say(f"trial {lane.trial} has been under way for {LONG_TRIAL_S:.0f} s")
             if outcome is not None:
                 lane.trial = None
                 self.outcomes.append(outcome)

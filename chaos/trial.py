@@ -128,13 +128,14 @@ def _place(
 ) -> list[Fault]:
     """Faults that do not meet: two ends at the same place are no accident to the loader, and rightly so.
 
-    Strikes end workers wherever they are, which is somewhere in the window; all others have a batch of their own.
+    Strikes end workers wherever they are, which is somewhere in the window, and a timer's signal comes when the worker may
+    have gone on to another batch of it; all others have a batch of their own.
     """
     taken: set[tuple[int, int]] = set()
     starting: set[int] = set()
     faults: list[Fault] = []
-    for kind in sorted(chosen, key=lambda kind: kind.family is not Family.STRIKE):
-        point = dice.choice(kind.points)
+    wanted = [(kind, dice.choice(kind.points)) for kind in chosen]
+    for kind, point in sorted(wanted, key=lambda each: not _needs_room(*each)):
         epoch, batch, worker = dice.randrange(epochs), dice.randrange(batches - 1), dice.randrange(workers)
         if point is Point.STARTING:
             if worker in starting:
@@ -142,13 +143,17 @@ def _place(
             starting.add(worker)
             faults.append(Fault(len(faults), kind.name, point, 0, 0, worker=worker))
             continue
-        reach = window + 1 if kind.family is Family.STRIKE else 0
+        reach = window + 1 if _needs_room(kind, point) else 0
         if (epoch, batch) in taken or any((epoch, b) in taken for b in range(batch - reach, batch + reach + 1)):
             continue
         taken.update((epoch, b) for b in range(batch - reach, batch + reach + 1))
         target = worker if kind.family is Family.STRIKE else None
         faults.append(Fault(len(faults), kind.name, point, epoch, batch, worker=target))
     return faults
+
+
+def _needs_room(kind: Kind, point: Point) -> bool:
+    return kind.family is Family.STRIKE or point is Point.ANY_MOMENT
 
 
 def _at_positions(fault: Fault, dice: random.Random, batch_size: int) -> Fault:

@@ -17,9 +17,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from antifreeze.observe import say
 from leftovers import (
     Mark,
     Session,
@@ -29,6 +32,7 @@ from leftovers import (
     new_processes,
     reap,
     stop_base_process,
+    stop_resource_tracker,
     take,
     wait_until,
 )
@@ -36,27 +40,51 @@ from user_scripts import SELFTEST, Ended, Script, selftest_text
 
 HERE = Path(__file__).parent
 GRACE_S = 3.0
-DEADLINE_S = 30.0
+# Only what hangs takes so long: on a busy machine a test may take many times as long as on a quiet one.
+DEADLINE_S = 300.0
+SCRIPT_DEADLINE_S = 150.0
+OPEN_FILES = 4096
 SESSION = pytest.StashKey[Session]()
 FAILED = pytest.StashKey[bool]()
+# How long an example takes says what else the machine does.
+hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("any machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fallback: the test may use torch's own iterator (ANTIFREEZE is not set)")
+    config.addinivalue_line("markers", "long(but=0): all but so many of its cases are left to `make test-long`")
+    config.addinivalue_line("markers", "scan: a search through drawn examples, of which `make test-long` tries more")
     config.addinivalue_line("markers", f"deadline(seconds): the test fails after this time (default {DEADLINE_S})")
     # torch warns when a loader has more workers than the machine has cores; that says nothing about a test
     config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create:UserWarning")
     config.stash[SESSION] = Session()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some workers are meant to crash
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < OPEN_FILES:  # the usual 1024: both ends of a crossing are in one process here
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES if hard < 0 else min(OPEN_FILES, hard), hard))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by -m
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of tests that are long by their number of cases, take the mark from as many as it says, from all over the list."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("long"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for same in cases.values():
+        but = same[0].get_closest_marker("long").kwargs.get("but", 0)  # type: ignore[union-attr]
+        for number in range(but):
+            item = same[number * len(same) // but]
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "long"]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let each file run as if it had been loaded alone.
 
-    What is loaded beside it would be paid for by every test of a clean stem, which is sent the state of all modules that
-    are not a library's, and by every `gc.collect()`.
+    What is loaded beside it would be paid for by every `gc.collect()`.
     """
     for name, module in list(sys.modules.items()):
         path = Path(getattr(module, "__file__", None) or "")
@@ -134,6 +162,7 @@ def nothing_outlives_the_session(session: Session) -> Iterator[None]:
     before = take()
     yield
     stop_base_process()
+    stop_resource_tracker()
     assert_nothing_new(before, session.mark, has_failed=False)
 
 
@@ -160,6 +189,13 @@ def within_its_deadline(request: pytest.FixtureRequest, nothing_outlives_the_tes
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What earlier tests have made the process say would not be said again."""
+    monkeypatch.setattr(say, "_said", set())
+    monkeypatch.setattr(say, "_counts", Counter())
 
 
 @pytest.fixture(autouse=True)
@@ -206,9 +242,9 @@ def start_script(tmp_path: Path, nothing_outlives_the_test: None) -> Iterator[Ca
 def run_script(start_script: Callable[..., Script]) -> Callable[..., Ended]:
     """Run a user's script to its end; no process of it may be left."""
 
-    def run(source: str | Path, *arguments: str, timeout: float = 20.0, **options: Any) -> Ended:
+    def run(source: str | Path, *arguments: str, **options: Any) -> Ended:
         script = start_script(source, *arguments, **options)
-        ended = script.wait_exit(within_s=timeout)
+        ended = script.wait_exit(within_s=SCRIPT_DEADLINE_S)
         script.assert_gone()
         return ended
 

@@ -8,6 +8,7 @@ of this process (found in everything that was only forked from it).
 import json
 import mmap
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +75,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    processes: frozenset[Incarnation]
-    """Every process of the machine, ours or not."""
+    processes: frozenset[int]
+    """Every process of the machine, ours or not. (No test starts so many that a number comes a second time.)"""
     threads: frozenset[int]
     descriptors: frozenset[tuple[int, str]]
     shm: frozenset[str]
@@ -99,9 +101,8 @@ def status(pid: int) -> tuple[str, int, str] | None:
     return (fields[0], int(fields[1]), fields[19]) if fields else None
 
 
-def all_processes() -> frozenset[Incarnation]:
-    found = ((int(name), status(int(name))) for name in os.listdir(PROC) if name.isdigit())
-    return frozenset(Incarnation(pid, known[2]) for pid, known in found if known)
+def all_processes() -> frozenset[int]:
+    return frozenset(int(name) for name in os.listdir(PROC) if name.isdigit())
 
 
 def incarnation(pid: int) -> Incarnation | None:
@@ -163,6 +164,17 @@ def base_process() -> tuple[frozenset[int], frozenset[int]]:
     return frozenset(() if pid is None else (pid,)), frozenset(clean.base_fds())
 
 
+def kept_for_life() -> tuple[frozenset[int], frozenset[int]]:
+    """Pids and descriptors of what a trainer keeps: the clean base process, and Python's resource tracker."""
+    pids, fds = base_process()
+    tracker: Any = resource_tracker._resource_tracker  # type: ignore[attr-defined]
+    return (pids, fds) if tracker._fd is None else (pids | {tracker._pid}, fds | {tracker._fd})
+
+
+def stop_resource_tracker() -> None:
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]
+
+
 def stop_base_process() -> None:
     clean = sys.modules.get("antifreeze.engine.backends.clean")
     if clean is not None:
@@ -170,10 +182,11 @@ def stop_base_process() -> None:
 
 
 def new_processes(before: Snapshot, mark: Mark) -> list[Incarnation]:
-    """Marked processes and zombie children that were not there before; the clean base is allowed."""
-    allowed, _ = base_process()
-    fresh = (who for who in all_processes() - before.processes if who.pid not in allowed and who.pid != os.getpid())
-    return [who for who in fresh if mark.is_on(who.pid) or is_own_zombie(who.pid)]
+    """Marked processes and zombie children that were not there before; what is kept for life is allowed."""
+    allowed, _ = kept_for_life()
+    fresh = all_processes() - before.processes - allowed
+    known = (incarnation(pid) for pid in fresh if mark.is_on(pid) or is_own_zombie(pid))
+    return [who for who in known if who]
 
 
 def is_own_zombie(pid: int) -> bool:
@@ -183,12 +196,12 @@ def is_own_zombie(pid: int) -> bool:
 
 def leftovers(before: Snapshot, mark: Mark) -> list[str]:
     """One line for each thing that is there now and was not there before."""
-    _, base_fds = base_process()
+    _, kept_fds = kept_for_life()
     now = take()
     lines = [f"process {describe(who.pid)}" for who in new_processes(before, mark)]
     lines += [f"thread {t.name!r}" for t in threading.enumerate() if t.ident not in before.threads]
     fresh = sorted(now.descriptors - before.descriptors)
-    lines += [f"descriptor {fd} -> {target}" for fd, target in fresh if fd not in base_fds]
+    lines += [f"descriptor {fd} -> {target}" for fd, target in fresh if fd not in kept_fds]
     lines += [f"/dev/shm/{name}" for name in sorted(now.shm - before.shm) if not is_of_others(name, mark)]
     lines += [f"{tempfile.gettempdir()}/{name}" for name in sorted(now.temp - before.temp)]
     return lines
@@ -201,7 +214,10 @@ def is_of_others(shm_name: str, mark: Mark) -> bool:
     """
     if shm_name.startswith("sem.mp-"):
         return True
-    holders = (who.pid for who in all_processes() if f"/dev/shm/{shm_name}" in read(PROC / str(who.pid) / "maps"))
+    named = re.search(r"_(\d+)_", shm_name)  # joblib and torch put the number of the process into the name
+    if named and os.path.exists(f"/proc/{named[1]}") and int(named[1]) != os.getpid() and not mark.is_on(int(named[1])):
+        return True
+    holders = (pid for pid in all_processes() if f"/dev/shm/{shm_name}" in read(PROC / str(pid) / "maps"))
     return any(pid != os.getpid() and not mark.is_on(pid) for pid in holders)
 
 

@@ -7,6 +7,8 @@ every rule over every file of the package, and over small sick examples, so that
 import ast
 import functools
 import re
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "src"
 PACKAGE = ROOT / "antifreeze"
+
+# Imported where the user has them, and not needed otherwise.
+OPTIONAL_MODULES = {"numpy", "h5py", "lmdb"}
+# Required, and run as programs instead of being imported.
+PROGRAMS = {"py-spy"}
 
 # A file imports from lower lines or from its own package; names on one line do not import each other.
 LAYERS = """
@@ -38,6 +45,8 @@ engine.succession
 engine.sharing
 engine.chronicle | engine.orders | engine.times
 engine.witness | engine.wording | engine.pinning | engine.consultation | engine.marks
+torch_side.self_check
+torch_side.trial
 engine.pool
 engine.backends
 engine.seclusion
@@ -48,6 +57,7 @@ engine.plan | engine.arena
 observe
 doctor
 settings | machine | whenimported | resources | hook | engine.numbers | engine.intent | engine.forks | engine.showing
+torch_side
 errors
 codes
 """
@@ -107,6 +117,9 @@ POWERS = (
     Power("/proc and /sys", r"(?!)", Files(("machine/",)), texts=r"/(proc|sys)(/.*)?"),
     Power("seeds", r".*\bmanual_seed(_all)?|(.*\.)?random\.seed", Files(("engine/worker/birth.py", "demo/"))),
 )
+
+TORCH_SIDE = Files(("torch_side/",))
+"""The only files that use private names of torch's, and of torchdata's."""
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 Breach = tuple[int, str]
@@ -209,6 +222,64 @@ def breaches_of_power(tree: ast.Module, power: Power) -> Iterator[Breach]:
             yield line, f"{text!r}: {power.what} has its home in {', '.join(power.home.patterns)}"
 
 
+def private_names_of_torch(tree: ast.Module) -> Iterator[Breach]:
+    """Imports, attributes and texts that name what torch keeps to itself, also what is private in objects of torch_side.
+
+    A private argument counts (`TypedStorage(…, _internal=True)`), and so does a private attribute of a tensor, a storage
+    or a loader, whatever it is asked of. What an iterator of ours inherits (`self._base_seed`) is its own.
+    """
+    where = "private names of torch are used in torch_side alone"
+    for line, name in {*used_names(tree), *imported_names(tree, module="", is_package=False)}:
+        first, *rest = name.split(".")
+        is_torchs = first in ("torch", "torchdata") or name.startswith("antifreeze.torch_side.")
+        if is_torchs and re.fullmatch(r"[\w.]+", name) and any(re.match(r"_[^_]", part) for part in rest):
+            yield line, f"{name}: {where}"
+    for node in nodes_of(tree):
+        if (
+            isinstance(node, ast.Attribute)
+            and PRIVATE_ATTRIBUTES.fullmatch(node.attr)
+            and ast.unparse(node.value) != "self"
+        ):
+            yield node.lineno, f"{ast.unparse(node)}: {where}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch."):
+            for keyword in node.keywords:
+                if (keyword.arg or "").startswith("_"):
+                    yield node.lineno, f"{ast.unparse(node.func)}({keyword.arg}=…): {where}"
+    for line, text in texts(tree):
+        if re.fullmatch(r"torch(data)?[./:]([\w./:]+[./:])?_[a-zA-Z][\w./:]*", text) or text in PRIVATE_NAMES:
+            yield line, f"{text!r}: {where}"
+
+
+PRIVATE_ATTRIBUTES = re.compile(
+    "_(cdata|base|version|is_view|(un)?typed_storage|share_(fd|filename)_cpu_|new_shared_(fd|filename)_cpu|swap_data_ptr_|"
+    "weak_ref|auto_collation|dataset_kind|index_sampler)"
+)
+PRIVATE_NAMES = (
+    "_BaseDataLoaderIter",
+    "_MultiProcessingDataLoaderIter",
+    "_SingleProcessDataLoaderIter",
+    "_worker_loop",
+)
+
+
+def foreign_modules(tree: ast.Module) -> Iterator[Breach]:
+    """The modules that it imports from other distributions, here or for type checkers only."""
+    for node in nodes_of(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module or ""]
+        for name in names:
+            module = name.partition(".")[0]
+            if module not in sys.stdlib_module_names and module not in ("antifreeze", "sitecustomize"):
+                yield node.lineno, module
+
+
+def declared_requirements() -> set[str]:
+    """The distributions that pyproject.toml asks for, without the extras."""
+    document = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    return {re.match(r"[\w-]+", text)[0] for text in document["project"]["dependencies"]}  # type: ignore[index]
+
+
 def unexplained_nets(source: str) -> Iterator[Breach]:
     """Whoever catches everything and does not raise says why, beside `except` or below it."""
     lines = source.split("\n")
@@ -300,6 +371,21 @@ def test_every_dangerous_power_has_one_home(power: Power, files: list[File]) -> 
     )
 
 
+def test_private_names_of_torch_are_used_in_torch_side_alone(files: list[File]) -> None:
+    assert_none(
+        (file, breach)
+        for file in files
+        if not TORCH_SIDE.covers(file.path)
+        for breach in private_names_of_torch(file.tree)
+    )
+
+
+def test_what_is_imported_is_required_and_what_is_required_is_imported(files: list[File]) -> None:
+    imported = {module for file in files for _, module in foreign_modules(file.tree)}
+    assert imported - OPTIONAL_MODULES == declared_requirements() - PROGRAMS
+    assert imported >= OPTIONAL_MODULES
+
+
 def test_every_file_says_what_it_is_for(files: list[File]) -> None:
     assert_none((file, (1, "has no docstring")) for file in files if not ast.get_docstring(file.tree))
 
@@ -389,6 +475,54 @@ def test_a_power_away_from_home_is_noticed(what: str, source: str) -> None:
 )
 def test_what_only_looks_like_a_power_is_fine(source: str) -> None:
     assert not [breach for power in POWERS for breach in breaches_of_power(ast.parse(source), power)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from torch._utils import ExceptionWrapper",
+        "from torch.utils.data._utils import worker",
+        "import torch.utils.data._utils.worker as worker",
+        "from torch.utils.data.dataloader import _BaseDataLoaderIter",
+        "from torch.utils.data import dataloader\ndataloader._BaseDataLoaderIter",
+        "import torch\ntorch._C._dispatch_keys(tensor)",
+        "import torch as t\nt._utils",
+        "def later():\n    from torch.autograd import profiler\n    return profiler._is_profiler_enabled",
+        "from torchdata.stateful_dataloader import stateful_dataloader as theirs\ntheirs._MultiProcessing",
+        "import torch\ntorch.TypedStorage(wrap_storage=storage, _internal=True)",
+        "tensor.untyped_storage()._cdata",
+        "from antifreeze.torch_side.workers import collating\ncollating._table",
+        "module == 'torch._utils'",
+        "loaded('torch.utils.data.dataloader:_BaseDataLoaderIter')",
+        "getattr(dataloader, '_MultiProcessingDataLoaderIter')",
+    ],
+)
+def test_a_private_name_of_torch_is_noticed(source: str) -> None:
+    assert any(private_names_of_torch(ast.parse(source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.__version__",
+        "self._base_seed = 0\nsuper()._reset(loader)",
+        "from multiprocessing.reduction import ForkingPickler\nForkingPickler._extra_reducers",
+        "from antifreeze.torch_side.loaders import BaseIterator\nBaseIterator.__init__(self, loader)",
+        "'torch._utils is mentioned in prose'",
+    ],
+)
+def test_what_is_not_private_to_torch_is_fine(source: str) -> None:
+    assert not list(private_names_of_torch(ast.parse(source)))
+
+
+@pytest.mark.parametrize("source", ["import psutil", "def f():\n  from psutil import Process", "import psutil.x as y"])
+def test_an_import_from_another_distribution_is_noticed(source: str) -> None:
+    assert [module for _, module in foreign_modules(ast.parse(source))] == ["psutil"]
+
+
+@pytest.mark.parametrize("source", ["import os.path", "from . import psutil", "from antifreeze import errors"])
+def test_other_imports_are_not_from_another_distribution(source: str) -> None:
+    assert not list(foreign_modules(ast.parse(source)))
 
 
 def test_a_net_without_a_reason_is_noticed() -> None:

@@ -52,7 +52,7 @@ def test_our_class_is_in_place_in_every_process_of_a_suite() -> None:
     script = "from torch.utils.data import DataLoader as a, dataloader; print(a.__module__, dataloader.DataLoader is a)"
     environment = {**os.environ, "CONTRACT": "torch", "PYTHONPATH": path}
     command = [sys.executable, "-c", script]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=25, check=False)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
     assert ended.stdout.split() == ["antifreeze.loader", "True"], ended.stderr
 
 

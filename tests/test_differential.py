@@ -115,7 +115,7 @@ def test_all_patterns_of_an_entry_must_match() -> None:
     assert undeclared([difference]) == [difference]
 
 
-@pytest.mark.deadline(240)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [

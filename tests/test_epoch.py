@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import gc
 import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from antifreeze.engine.arena.board import Pulse, Snapshot, Step, Timing
 from antifreeze.engine.arena.layout import Parcel
 from antifreeze.engine.arena.segment import CHUNK
 from antifreeze.engine.arena.slots import State
+from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.flow import history as history_module
@@ -41,7 +43,7 @@ from antifreeze.engine.pool import happenings as happenings_module
 from antifreeze.engine.pool.happenings import Gone, Heard, Lost, StemSaid
 from antifreeze.engine.supervise.cause import Cause, cause_of
 from antifreeze.engine.supervise.watchdog import Seen
-from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Settled, Unfit, Work
+from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Unfit, Work
 from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind, Ledger
@@ -107,6 +109,7 @@ class FakeBoard:
     def __init__(self) -> None:
         self.pulse = Pulse(Step.IDLE, None, -1)
         self.snapshot: Snapshot | None = None
+        self.samples = 100
 
     def read_pulse(self) -> Pulse:
         return self.pulse
@@ -118,7 +121,7 @@ class FakeBoard:
         return self.snapshot.ticket if self.snapshot else None
 
     def read_timing(self) -> Timing:
-        return Timing(0, 0, 0, 100, 10, 10_000_000, 0, ())
+        return Timing(0, 0, 0, self.samples, 10, 10_000_000, 0, ())
 
     def read_text(self) -> str:
         return ""
@@ -158,7 +161,7 @@ class FakeWorker:
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid: int | None = 4711
-        self.stem = SimpleNamespace(find=None, risk=None, kind="grown")
+        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), kind="grown")
         self.board = FakeBoard()
         self.drawn = 0
         """Stands for the state of its generators: how many batches have been made from them."""
@@ -191,7 +194,7 @@ class FakePool:
         self.seats = count()
         self.workers = [FakeWorker(number, next(self.seats)) for number in range(workers)]
         self.hedges: dict[int, FakeWorker] = {}
-        self.stem = SimpleNamespace(find=None, risk=None, kind="grown")
+        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), kind="grown")
         self.open_descriptors: dict[int, Memory] = {}
         self.other_events: deque[Any] = deque()
         self.is_stopped = False
@@ -226,9 +229,6 @@ class FakePool:
         assert number not in self.hedges
         self.hedges[number] = FakeWorker(number, next(self.seats))
         return self.hedges[number]
-
-    def change_stem(self, stem: Any) -> None:
-        self.stem = stem
 
     def give_up_stem(self, stem: Any) -> None:
         self.given_up.append(stem)
@@ -748,7 +748,7 @@ def test_a_stem_that_cannot_rebuild_the_dataset_ends_the_epoch_with_its_reason(
     epoch, pool, _ = made_up
     epoch.begin(iter(range(9)).__next__)
     error = results.dump(CannotCross("dataset.x cannot be sent"))
-    pool.other_events.append(StemSaid(pool.stem, Unfit(error, "dataset.x cannot be sent")))
+    pool.other_events.append(StemSaid(pool.stem, Unfit(error)))
     for _ in range(2):
         with pytest.raises(CannotCross, match=r"dataset\.x"):
             epoch.next_batch()
@@ -830,24 +830,63 @@ def test_a_hedge_that_is_never_born_is_given_up_with_its_stem_and_another_worker
     assert (counts[Kind.HEDGE_STARTED], counts[Kind.HEDGE_GIVEN_UP]) == (2, 1)
 
 
-def test_a_rescue_is_recorded_when_the_dataset_has_arrived_and_not_before(
-    made_up: tuple[Epoch, FakePool, Arena],
+@pytest.mark.parametrize("samples", [0, 4])
+def test_two_forked_workers_in_a_lock_at_the_first_sample_are_given_up(
+    made_up: tuple[Epoch, FakePool, Arena], samples: int
 ) -> None:
     epoch, pool, _ = made_up
     supervisor: Any = epoch._supervisor
-    clean = SimpleNamespace(find=None, risk=None, kind="clean")
-    supervisor.hedging._rescue = lambda: clean
-    epoch.begin(iter(range(9)).__next__)
-    get_stuck(pool.workers[0])
     supervisor._witness.seen = dataclasses.replace(supervisor._witness.seen, waits_in="lock")
-    look(epoch, seconds=15)
-    assert pool.stem is clean
-    ledger = epoch._chronicle._ledger
-    assert (ledger.counts[Kind.HEDGE_STARTED], ledger.counts[Kind.RESCUED]) == (1, 0)
-    epoch._intake.react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]
-    assert ledger.counts[Kind.RESCUED] == 1
-    epoch._intake.react_to(StemSaid(clean, Settled(())))  # type: ignore[arg-type]  # of a worker that opens it itself
-    assert ledger.counts[Kind.RESCUED] == 1
+    epoch.begin(iter(range(9)).__next__)
+    for worker in pool.workers:
+        worker.board.samples = samples
+    get_stuck(pool.workers[0])
+    look(epoch, seconds=20)
+    (hedge,) = pool.hedges.values()
+    get_stuck(hedge)
+    look(epoch, seconds=10)
+    if samples:  # other samples have passed: the fork is not to blame
+        look(epoch, seconds=60)
+    else:
+        with pytest.raises(OnlyInProcess, match="two forked workers wait in a lock"):
+            look(epoch, seconds=10)
+
+
+def test_workers_that_wait_for_one_that_works_are_not_given_up(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    """It holds the lock: at the first sample it builds what all of them need."""
+    epoch, pool, _ = made_up
+    supervisor: Any = epoch._supervisor
+    blocked = dataclasses.replace(supervisor._witness.seen, waits_in="lock")
+    cpu_s = count()
+
+    def look_at(workers: Any) -> dict[SeatNo, Seen]:
+        works = dataclasses.replace(blocked, cpu_s=float(next(cpu_s)), waits_in=None)
+        return {worker.seat: works if worker is pool.workers[0] else blocked for worker in workers}
+
+    supervisor._witness.look_at = look_at
+    epoch.begin(iter(range(9)).__next__)
+    for worker in pool.workers:
+        get_stuck(worker)
+    look(epoch, seconds=20)
+    (hedge,) = pool.hedges.values()
+    get_stuck(hedge)
+    look(epoch, seconds=200)
+
+
+def test_nobody_goes_on_here_while_the_lock_cannot_be_had_here(made_up: tuple[Epoch, FakePool, Arena]) -> None:
+    epoch, pool, _ = made_up
+    supervisor: Any = epoch._supervisor
+    supervisor._witness.seen = dataclasses.replace(supervisor._witness.seen, waits_in="lock")
+    lock = threading.Lock()
+    for worker in pool.workers:
+        worker.stem.risk, worker.stem.busy_locks = "dataset.lock is a lock that is held now", (lock,)
+    epoch.begin(iter(range(9)).__next__)
+    for worker in pool.workers:
+        get_stuck(worker)
+    with lock:
+        look(epoch, seconds=60)
+    with pytest.raises(OnlyInProcess, match="a lock that is held now"):
+        look(epoch, seconds=1)
 
 
 @pytest.mark.parametrize("most", [100, 3], ids=["all is made again", "too much to be made again"])

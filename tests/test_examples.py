@@ -10,14 +10,14 @@ from user_scripts import Ended
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
-pytestmark = [pytest.mark.deadline(90), pytest.mark.usefixtures("not_for_torch")]
+pytestmark = [pytest.mark.usefixtures("not_for_torch")]
 
 
 @pytest.fixture
 def run_example(run_script: Callable[..., Ended], tmp_path: Path) -> Callable[..., Ended]:
     def run(name: str, *words: str) -> Ended:
         environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}  # which an optimizer makes
-        return run_script((EXAMPLES / name).read_text(), *words, timeout=60, env=environment)
+        return run_script((EXAMPLES / name).read_text(), *words, env=environment)
 
     return run
 
@@ -26,6 +26,7 @@ def losses_of(ended: Ended) -> dict[int, str]:
     return {int(step): loss for step, loss in re.findall(r"^loss (\d+) (\S+)$", ended.stdout, re.MULTILINE)}
 
 
+@pytest.mark.long
 def test_a_training_that_was_killed_goes_on_with_the_losses_it_would_have_had(
     run_example: Callable[..., Ended], tmp_path: Path
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_training_that_was_killed_goes_on_with_the_losses_it_would_have_had(
     assert all(whole[step] == loss for step, loss in losses_of(killed).items())
 
 
+@pytest.mark.long
 def test_any_number_of_workers_gives_the_same_losses(run_example: Callable[..., Ended]) -> None:
     ended = run_example("any_number_of_workers.py").check()
     assert re.findall(r"^(\d) workers", ended.stdout, re.MULTILINE) == ["0", "1", "2", "5"]

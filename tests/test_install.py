@@ -91,6 +91,7 @@ def test_a_mode_that_does_not_exist_is_an_error_of_install(monkeypatch: pytest.M
     assert present() is TORCHS_OWN
 
 
+@pytest.mark.long
 def test_whoever_copies_the_name_after_import_torch_gets_ours(run_script: RunScript) -> None:
     run_script("""
 import sys

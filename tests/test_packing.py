@@ -198,6 +198,7 @@ def test_reading_in_any_order_gives_the_same() -> None:
     assert [sequence[place] for place in places] == [elements[place] for place in places]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [iter, reversed])
 def test_an_iterator_outlives_the_sequence(make: Any) -> None:
     # In a process of its own: what is read from memory that is gone ends it.
@@ -206,5 +207,5 @@ import antifreeze
 rest = {make.__name__}(antifreeze.packed(range(100_000)))
 print(sum(rest))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=150, check=False)
     assert (done.returncode, done.stdout) == (0, "4999950000\n"), done.stderr

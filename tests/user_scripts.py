@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leftovers import Incarnation, all_processes, describe, has_environment, is_running, kill, wait_until
+from leftovers import Incarnation, all_processes, describe, has_environment, incarnation, is_running, kill, wait_until
 
 RUN_VARIABLE = "ANTIFREEZE_TEST_SCRIPT"
 SELFTEST = bool(os.environ.get("DROP_IN_SELFTEST"))
@@ -78,7 +78,8 @@ class Script:
 
     def alive(self) -> list[Incarnation]:
         """Every running process of this script, the script included."""
-        return [who for who in all_processes() if is_running(who) and has_environment(who.pid, RUN_VARIABLE, self.mark)]
+        marked = (incarnation(pid) for pid in all_processes() if has_environment(pid, RUN_VARIABLE, self.mark))
+        return [who for who in marked if who and is_running(who)]
 
     def wait_exit(self, *, within_s: float) -> Ended:
         """Wait for the end; a script that hangs says where, is killed and fails the test."""
@@ -94,7 +95,7 @@ class Script:
             ) from None
         return Ended(self.process.returncode, self.stdout, self.stderr, time.monotonic() - self._since)
 
-    def assert_gone(self, *, within_s: float = 2.0) -> None:
+    def assert_gone(self, *, within_s: float = 30.0) -> None:
         """No process of the script is left, or the test has failed."""
         if not wait_until(lambda: not self.alive(), within_s):
             left = [describe(who.pid) for who in self.alive()]

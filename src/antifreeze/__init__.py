@@ -32,6 +32,7 @@ The path of a batch, and where to read about each step:
     packing.py           packed: millions of objects that workers read without copying their memory
     resources.py         per_worker: a resource that every process opens for itself
     settings/            every option, checked
+    torch_side/          the only package that uses torch's private names; whether the engine can run on this torch
     install.py           the engine behind loaders that others build
     adoption.py          a loader of ours that a library takes apart stays ours
     bootstrap/, cli/     `antifreeze run` and the other commands

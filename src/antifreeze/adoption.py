@@ -17,12 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader
-
 from antifreeze.inline import iterator_for
 from antifreeze.iterator import Iterator
 from antifreeze.observe.accounts import account_of, share_account
 from antifreeze.settings import Mode, arguments, bequeath, mode
+from antifreeze.torch_side.loaders import HAS_ITERATORS, factory, set_factory
 
 TAKE_LOADERS_APART = ("accelerate", "ray")
 """Packages that build a loader of torch's class from the user's, and iterate over it themselves."""
@@ -64,19 +63,19 @@ def forget() -> None:
     """Give torch its factory back. Loaders of our own class stay ours."""
     global _torchs_own
     _estates.clear()
-    if DataLoader._get_iterator is _get_iterator:  # else somebody put theirs over ours, and it is not ours to take away
-        DataLoader._get_iterator = _torchs_own  # type: ignore[method-assign]
+    if factory() is _get_iterator:  # else somebody put theirs over ours, and it is not ours to take away
+        set_factory(_torchs_own)
         _torchs_own = None
 
 
 def _take_the_factory() -> None:
     global _torchs_own
-    if _torchs_own is None:
-        _torchs_own = DataLoader._get_iterator
-        DataLoader._get_iterator = _get_iterator  # type: ignore[method-assign]
+    if _torchs_own is None and HAS_ITERATORS and factory() is not None:
+        _torchs_own = factory()
+        set_factory(_get_iterator)
 
 
-@functools.wraps(DataLoader._get_iterator)
+@functools.wraps(factory())
 def _get_iterator(self: Any) -> Any:
     estate = None
     if mode() is not Mode.OFF:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.utils.data import BatchSampler
-from torch.utils.data.dataloader import _InfiniteConstantSampler
 
 from antifreeze.engine.crossing.reading import attributes_of
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, fingerprint, naming_the_fault
+from antifreeze.engine.plan.ticket import as_it_is_now
 from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.worker.generators import (
     Plain,
@@ -30,6 +30,7 @@ from antifreeze.engine.worker.place import has_state
 from antifreeze.errors import CheckpointError
 from antifreeze.observe.say import say_once
 from antifreeze.settings import options_of
+from antifreeze.torch_side.loaders import EndlessSampler, is_stream
 
 Noted = tuple[int, Any, Any]
 """After so many draws, the sampler and its iterator said this."""
@@ -42,8 +43,8 @@ def traits_of(loader: Any) -> dict[str, Any]:
     """What must be the same when a pass is taken up."""
     sampler = _innermost(loader)
     return {
-        "dataset": "iterable" if loader._dataset_kind else "map-style",
-        "length": _length(loader) if not loader._dataset_kind else None,
+        "dataset": "iterable" if is_stream(loader) else "map-style",
+        "length": _length(loader) if not is_stream(loader) else None,
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
         "sampler": type(loader.sampler).__qualname__,
@@ -263,14 +264,14 @@ class Drawing:
             except StopIteration:
                 raise _another_order(f"it ends after {self.drawn} batches, and {progress.planned} were drawn") from None
             if self.drawn - 1 in keeps:
-                kept[self.drawn - 1] = index
+                kept[self.drawn - 1] = as_it_is_now(index)
             if self.drawn == progress.planned and not self._is_endless:
                 self._check(index, progress)
         return kept
 
     @property
     def _is_endless(self) -> bool:
-        return isinstance(self._sampler, _InfiniteConstantSampler)
+        return isinstance(self._sampler, EndlessSampler)
 
     def _load(self, progress: Progress) -> None:
         if has_state(self._sampler):

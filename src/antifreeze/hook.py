@@ -34,7 +34,9 @@ def interpreter_flags() -> list[str]:
 
 def with_hook(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment in which Python, and every Python started from it, runs our sitecustomize."""
-    others = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(BOOTSTRAP)]
+    given = environ.get("PYTHONPATH")
+    # An empty entry is the current directory: `PYTHONPATH=$PYTHONPATH:lib` makes one, and programs have come to need it.
+    others = [entry for entry in given.split(os.pathsep) if entry != str(BOOTSTRAP)] if given else []
     return {
         # Workers of a clean stem must hash as the script does, or sets of strings have another order there.
         "PYTHONHASHSEED": str(secrets.randbits(32) or 1),

@@ -11,11 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch.autograd import profiler
-from torch.utils.data import dataloader
-from torch.utils.data._utils import fetch as torch_fetch
-from torch.utils.data._utils.pin_memory import pin_memory
-
 from antifreeze.engine.inline.zero import ZeroWorkers
 from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.worker.recipe import Recipe
@@ -23,12 +18,13 @@ from antifreeze.errors import ConfigError
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
 from antifreeze.settings import Mode, arguments, mode, options_of
+from antifreeze.torch_side import requirements
+from antifreeze.torch_side.loaders import LocalIterator, is_profiled, is_stream, is_torchs_fetcher, pin_memory
 
-_Stock = dataloader._SingleProcessDataLoaderIter
 _clock = time.perf_counter
 
 
-class ZeroIterator(_Stock):
+class ZeroIterator(LocalIterator):
     """One pass over the data in this process."""
 
     _is_ours = True  # looked for in the class itself: a class that others derive from it is theirs
@@ -38,12 +34,16 @@ class ZeroIterator(_Stock):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._profile_name = f"enumerate(DataLoader)#{_Stock.__name__}.__next__"  # which profiles are searched for
+        self._profile_name = (
+            f"enumerate(DataLoader)#{LocalIterator.__name__}.__next__"  # which profiles are searched for
+        )
         self._try_to_start(loader)
 
     def _try_to_start(self, loader: Any) -> None:
         is_off = mode() is Mode.OFF and not self._by_ticket
-        if is_off or "_is_ours" not in vars(type(self)) or not _is_torchs(self._dataset_fetcher):
+        if is_off or "_is_ours" not in vars(type(self)) or not is_torchs_fetcher(self._dataset_fetcher):
+            return
+        if requirements.why_unfit() is not None:
             return
         try:
             self._start(loader)
@@ -58,7 +58,7 @@ class ZeroIterator(_Stock):
         options, account = options_of(loader), account_of(loader)
         self._tally = account.tally
         self._tally.begin(_clock())
-        is_stream = self._dataset_kind == dataloader._DatasetKind.Iterable
+        reads_stream = is_stream(self)
         recipe = Recipe(
             dataset=self._dataset,
             collate_fn=self._collate_fn,
@@ -68,17 +68,17 @@ class ZeroIterator(_Stock):
             num_workers=0,
             worker_threads=None,
             policy=options.policy,
-            is_stream=is_stream,
+            is_stream=reads_stream,
             drop_last=self._drop_last,
             by_ticket=self._by_ticket,
         )
-        source = self._dataset_fetcher.dataset_iter if is_stream else None
+        source = self._dataset_fetcher.dataset_iter if reads_stream else None
         self._zero = ZeroWorkers(recipe, options, account, source=source)
 
     def __next__(self) -> Any:
         # torch's own __next__ is for its profiler, which costs as much as a small batch.
         # It also warns of an iterable dataset that gives more than its length says.
-        if self._zero is None or profiler._is_profiler_enabled or self._IterableDataset_len_called is not None:
+        if self._zero is None or is_profiled() or self._IterableDataset_len_called is not None:
             return super().__next__()
         data = self._next_data()
         self._num_yielded += 1
@@ -125,8 +125,3 @@ class TicketIterator(ZeroIterator):
 def iterator_for(loader: Any) -> ZeroIterator:
     """The iterator of a loader without workers."""
     return (TicketIterator if arguments(loader).get("seeding") == "ticket" else ZeroIterator)(loader)
-
-
-def _is_torchs(fetcher: Any) -> bool:
-    """Whether a fetcher does what torch's do; litdata puts others in their place."""
-    return type(fetcher) in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher)

@@ -1,8 +1,8 @@
 """Puts our engine behind the loaders that others build, and takes it away again.
 
-Two names of `torch.utils.data.dataloader` are rebound, each to our subclass of that class:
-`_MultiProcessingDataLoaderIter`, and `_SingleProcessDataLoaderIter` for `num_workers=0`. The `DataLoader` of torch looks
-the name up whenever it needs an iterator, and every `isinstance` stays true. fastai and litdata copy the names when they
+Two names of `torch.utils.data.dataloader` are rebound, each to our subclass of that class: that of torch's iterator with
+workers, and that of the one for `num_workers=0`. The `DataLoader` of torch looks the name up whenever it needs an
+iterator, and every `isinstance` stays true. fastai and litdata copy the names when they
 are imported, so they have to be ours before anybody can read them.
 
 When that is. `import torch` itself runs `torch.utils.data.dataloader`, early: torch is half there then, without
@@ -81,8 +81,9 @@ def _iterators() -> dict[str, type]:
     """Our iterators, by the names of torch's that they take the place of."""
     from antifreeze.inline import ZeroIterator
     from antifreeze.iterator import Iterator
+    from antifreeze.torch_side.frames import LOCAL_ITERATOR, WORKERS_ITERATOR
 
-    return {"_MultiProcessingDataLoaderIter": Iterator, "_SingleProcessDataLoaderIter": ZeroIterator}
+    return {WORKERS_ITERATOR: Iterator, LOCAL_ITERATOR: ZeroIterator}
 
 
 def _fail_open(name: str, fault: Exception) -> None:

@@ -10,19 +10,16 @@ import functools
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing import context as contexts
 from multiprocessing import process
 from typing import Any
 
 import torch
-from torch.autograd import profiler
-from torch.utils.data import IterDataPipe, MapDataPipe, dataloader
 
 from antifreeze import machine
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
-from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.backends.executable import why_no_fresh_process
 from antifreeze.engine.backends.start import OnlyInProcess, start_stem
 from antifreeze.engine.epoch import Epoch
@@ -44,10 +41,18 @@ from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
-from antifreeze.settings import TESTED_TORCH, Mode, Options, arguments, mode, options_of
-
-_Stock = dataloader._MultiProcessingDataLoaderIter
-_Base = dataloader._BaseDataLoaderIter
+from antifreeze.settings import Mode, Options, arguments, mode, options_of
+from antifreeze.torch_side import self_check
+from antifreeze.torch_side.loaders import (
+    BaseIterator,
+    WorkersIterator,
+    auto_collates,
+    is_pipe,
+    is_profiled,
+    is_stream,
+    reset_base,
+    share_out_pipe,
+)
 
 _clock = time.perf_counter
 
@@ -59,7 +64,7 @@ _NONE = object()
 BUDGET_SHARE = 4
 
 
-class Iterator(_Stock):
+class Iterator(WorkersIterator):
     """One pass over the data (or several, if workers are kept), carried by our engine wherever that can be."""
 
     _epoch: Epoch | InlineEpoch | None = None
@@ -114,13 +119,14 @@ class Iterator(_Stock):
         return None
 
     def _start(self, loader: Any) -> None:
-        interruptions.let_through(functools.partial(_Base.__init__, self, loader))  # asks the sampler
+        interruptions.let_through(functools.partial(BaseIterator.__init__, self, loader))  # asks the sampler
         self._prefetch_factor = loader.prefetch_factor
+        assert self._prefetch_factor > 0, "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter"
         self._in_order = loader.in_order
         self._worker_init_fn = loader.worker_init_fn
-        if isinstance(self._dataset, IterDataPipe | MapDataPipe):  # whose parts are shared out by torch itself
+        if is_pipe(self._dataset):  # whose parts are shared out by torch itself
             self._worker_init_fn = functools.partial(
-                dataloader._sharding_worker_init_fn, loader.worker_init_fn, self._world_size, self._rank
+                share_out_pipe, loader.worker_init_fn, self._world_size, self._rank
             )
         window = loader.prefetch_factor * loader.num_workers
         arena = Arena(window=window, budget_bytes=_budget_bytes())
@@ -140,7 +146,7 @@ class Iterator(_Stock):
             except OnlyInProcess as why:
                 self._start_in_process(loader, recipe, arena, window, str(why))
                 return
-            self._stem_kind, self._stem_reason = pool.stem.kind, pool.stem.because
+            self._stem_kind, self._stem_reason = pool.stem.kind, pool.stem.risk
             self._workers = pool.workers  # type: ignore[assignment]  # process-like is all that clients ask for
             try:
                 if loader.persistent_workers:  # by now, what had to be shared with spawned workers is shared
@@ -152,11 +158,11 @@ class Iterator(_Stock):
                     account=account,
                     options=options,
                     witness=Witness(),
-                    rescue=functools.partial(_rescue, recipe),
                     timeout_s=loader.timeout,
                     in_order=loader.in_order,
                     is_stream=recipe.is_stream,
                     by_ticket=recipe.by_ticket,
+                    is_batched=recipe.auto_collation,
                     pinner=self._make_pinner(),
                     make_bench=functools.partial(InlineBench, recipe, quarantined=account.quarantined),
                     marks=self._make_marks(loader),
@@ -186,7 +192,7 @@ class Iterator(_Stock):
         say_once(what)
 
     def _make_pinner(self) -> Pinner | None:
-        if not self._pin_memory or self._pin_memory_device is None:
+        if not self._pin_memory:
             return None
         pinner = Pinner(Device(self._pin_memory_device, torch.accelerator.current_device_index()))
         self._pin_memory_thread = pinner.thread
@@ -200,13 +206,13 @@ class Iterator(_Stock):
         return Recipe(
             dataset=self._dataset,
             collate_fn=loader.collate_fn,
-            auto_collation=loader._auto_collation,
+            auto_collation=auto_collates(loader),
             worker_init_fn=self._worker_init_fn,
             base_seed=int(self._base_seed),
             num_workers=loader.num_workers,
             worker_threads=options.worker_threads,
             policy=options.policy,
-            is_stream=self._dataset_kind == dataloader._DatasetKind.Iterable,
+            is_stream=is_stream(self),
             drop_last=loader.drop_last,
             fixes=options.fix,
             by_ticket=options.seeding == "ticket",
@@ -215,20 +221,16 @@ class Iterator(_Stock):
         )
 
     def _fall_back(self, loader: Any, reason: str) -> None:
-        if mode() is Mode.REQUIRE:
-            usage.record(engine="torch", stem=None, reason=reason)
-            raise Fallback(
-                "ANTIFREEZE=require: this loader would run on torch's own iterator",
-                why=reason,
-                try_="ANTIFREEZE=1, which says so and goes on",
-            )
-        say_once(f"this loader runs on torch's own iterator: {reason}")
-        self._run_stock(loader, reason)
+        say_fallback(loader, reason)
+        self._be_stock(loader)
 
     def _run_stock(self, loader: Any, reason: str) -> None:
-        self._epoch = None
         say_if_not_in_force(loader)
         usage.record(engine="torch", stem=None, reason=reason)
+        self._be_stock(loader)
+
+    def _be_stock(self, loader: Any) -> None:
+        self._epoch = None
         self._is_stock = True
         super().__init__(loader)
 
@@ -265,7 +267,7 @@ class Iterator(_Stock):
     def _next_in_turn(self) -> Any:
         # torch's own __next__ is for its profiler, which costs as much as a small batch.
         # It also warns of an iterable dataset that gives more than its length says.
-        if profiler._is_profiler_enabled or self._IterableDataset_len_called is not None:
+        if is_profiled() or self._IterableDataset_len_called is not None:
             return super().__next__()
         assert self._epoch is not None
         asked = _clock()
@@ -331,7 +333,7 @@ class Iterator(_Stock):
 
     def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
         assert self._epoch is not None
-        _Base._reset(self, loader, is_first)
+        reset_base(self, loader, is_first)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
         next_index: Callable[[], Any] = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
         seed = None
@@ -405,17 +407,15 @@ def why_not(loader: Any, iterator_type: type) -> str | None:
     """Why our engine cannot carry this loader; None if it can."""
     if not machine.is_linux():
         return "the engine runs on Linux only so far"
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    if not TESTED_TORCH[0] <= version <= TESTED_TORCH[1]:
-        return f"torch {torch.__version__} is not among the versions tested"
     if "_is_ours" not in vars(iterator_type):
         return f"{iterator_type.__qualname__} brings an iterator of its own"
     context = loader.multiprocessing_context
     is_default = context is None or context in _DEFAULT_CONTEXTS
     if not is_default and type(context) not in _STANDARD_CONTEXTS:
         return f"multiprocessing_context is a {type(context).__qualname__}"
-    reason = None if _start_method(loader) == "fork" else why_no_fresh_process()
-    return reason or machine.why_not_again()
+    forks = _start_method(loader) == "fork"
+    reason = None if forks else why_no_fresh_process()
+    return reason or machine.why_not_again() or self_check.why_unfit(Iterator, may_fork=forks)
 
 
 # fastai gives a module, whose functions are those of the default context.
@@ -448,23 +448,34 @@ def _identity(loader: Any) -> Identity:
     )
 
 
-def _rescue(recipe: Recipe) -> StemHandle:
-    """A stem without the locks and threads of this process."""
-    from antifreeze.engine.backends.clean import grow_clean  # noqa: PLC0415 - most never need it
-
-    return grow_clean(recipe, in_place_of_fork=True)
-
-
 def _budget_bytes() -> int:
     given = os.environ.get("LOCAL_WORLD_SIZE", "")
     ranks = max(1, int(given)) if given.isdigit() else 1
     return machine.available_memory() // BUDGET_SHARE // ranks
 
 
+def say_fallback(loader: Any, reason: str) -> None:
+    """Say that a loader runs on torch's own iterator, and why; raise that if the engine is required."""
+    usage.record(engine="torch", stem=None, reason=reason)
+    if mode() is Mode.REQUIRE:
+        raise Fallback(
+            "ANTIFREEZE=require: this loader would run on torch's own iterator",
+            why=reason,
+            try_="ANTIFREEZE=1, which says so and goes on",
+        )
+    say_once(f"this loader runs on torch's own iterator: {reason}")
+    say_if_not_in_force(loader)
+
+
 def say_if_not_in_force(loader: Any) -> None:
     """A loader runs on torch's own iterator: its batches are others if they were to follow from their tickets."""
     if arguments(loader).get("seeding") == "ticket":
         say_once('seeding="ticket" is not in force: torch\'s own iterator gives other random numbers')
+
+
+def has_data(variables: Mapping[str, Any]) -> bool:
+    """Whether these, of `Iterator.__next__`, hold a batch that has not been returned yet."""
+    return variables.get("data", _NONE) is not _NONE
 
 
 def draw_seed(loader: Any) -> int:

@@ -8,16 +8,17 @@ from typing import Any, TypeVar
 
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from antifreeze import adoption
 from antifreeze.errors import ConfigError
 from antifreeze.inline import iterator_for
-from antifreeze.iterator import Iterator, say_if_not_in_force
+from antifreeze.iterator import Iterator, say_fallback, say_if_not_in_force
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.statistics import Statistics
 from antifreeze.settings import Mode, OnError, Seeding, mode, options_of
+from antifreeze.torch_side import requirements
+from antifreeze.torch_side.loaders import HAS_ITERATORS, BaseIterator
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -140,7 +141,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
-            in_order=in_order,
+            **_newest_arguments(in_order=in_order),
             **future,
         )
         if mode() is not Mode.OFF:
@@ -158,14 +159,22 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """Where the time has gone so far, and the slowest samples."""
         return account_of(self).statistics()
 
-    def _get_iterator(self) -> _BaseDataLoaderIter:
+    def _get_iterator(self) -> BaseIterator:
         if mode() is Mode.OFF:
             say_if_not_in_force(self)
+            return super()._get_iterator()
+        if not HAS_ITERATORS:
+            say_fallback(self, requirements.why_unfit() or "")
             return super()._get_iterator()
         if self.num_workers == 0:
             return iterator_for(self)
         self.check_worker_number_rationality()
         return Iterator(self)
+
+
+def _newest_arguments(*, in_order: bool) -> dict[str, Any]:
+    """What torch's loader does not take in every version is given to it only if it does, or is asked for."""
+    return {} if in_order and "in_order" not in requirements.LOADER_ARGUMENTS else {"in_order": in_order}
 
 
 def _check_has_indices(dataset: Any) -> None:

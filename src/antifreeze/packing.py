@@ -25,6 +25,7 @@ import torch
 
 from antifreeze.engine.arena import segment as memory
 from antifreeze.errors import CannotCross
+from antifreeze.torch_side.tensors import share_by_descriptor, storage_of_descriptor
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -307,10 +308,12 @@ def _in_shared_memory(pieces: Iterable[bytes | memoryview]) -> torch.Tensor:
     """A tensor of these bytes, in anonymous shared memory."""
     fd = memory.copy_of(pieces, "antifreeze-packed")
     try:
-        storage = torch.UntypedStorage._new_shared_fd_cpu(fd, os.fstat(fd).st_size)  # type: ignore[attr-defined]
+        storage = storage_of_descriptor(fd, os.fstat(fd).st_size)
     finally:
         os.close(fd)
-    os.set_inheritable(storage._share_fd_cpu_()[0], False)  # torch's own copy, which programs started here would get
+    os.set_inheritable(
+        share_by_descriptor(storage)[0], False
+    )  # torch's own copy, which programs started here would get
     return torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
 
 

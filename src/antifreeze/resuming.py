@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
-
-from torch.utils.data import dataloader
 
 from antifreeze import drawing
 from antifreeze.drawing import Drawing
@@ -20,14 +20,13 @@ from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, Standpoint, fi
 from antifreeze.engine.sharing import FURTHEST
 from antifreeze.engine.worker.generators import held_of, plain_of_worker, state_of_worker
 from antifreeze.engine.worker.parts import place_of
-from antifreeze.engine.worker.place import Place, has_state
+from antifreeze.engine.worker.place import Place, has_state, load_place, to_try_out
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CheckpointError
-from antifreeze.iterator import Iterator, draw_seed
+from antifreeze.iterator import Iterator, draw_seed, has_data
 from antifreeze.observe.say import say_once
 from antifreeze.settings import Options
-
-_Base = dataloader._BaseDataLoaderIter
+from antifreeze.torch_side.loaders import reset_base
 
 
 class Loaded(NamedTuple):
@@ -54,6 +53,13 @@ def _place_of(standpoint: Standpoint) -> bytes | None:
     generators = state_of_worker(standpoint.generators)
     users = standpoint.of_dataset, standpoint.of_iterator
     return Place(standpoint.position, generators, *users, standpoint.shared_out).dump()  # type: ignore[arg-type]
+
+
+def _trying_out(stand: Stand, tried: bytes | None) -> Stand:
+    """The same, for a worker that is to try out samples that are done, and none that it is to deliver."""
+    if not isinstance(stand.place, bytes):
+        return stand
+    return dataclasses.replace(stand, place=load_place(stand.place)._replace(tried=tried).dump())
 
 
 class StatefulIterator(Iterator):
@@ -118,7 +124,12 @@ class StatefulIterator(Iterator):
         recipe = super()._recipe(loader, options)
         self._first_shared_seed = recipe.shared_seed
         is_marked = not self._needs_no_workers
-        return dataclasses.replace(recipe, is_marked=is_marked, is_resumed=is_marked and origin is not None)
+        return dataclasses.replace(
+            recipe,
+            is_marked=is_marked,
+            marks_all=is_marked and not loader.in_order,
+            is_resumed=is_marked and origin is not None,
+        )
 
     # --- a pass begins
 
@@ -148,7 +159,7 @@ class StatefulIterator(Iterator):
             self._base_seed = draw_seed(loader)
         seed = int(self._base_seed) if self._by_ticket else None
         self._prepare(loader)
-        _Base._reset(self, loader, is_first)
+        reset_base(self, loader, is_first)
         ahead = loader.prefetch_factor * loader.num_workers * (1 + FURTHEST if self._by_ticket else 1)
         every = (loader.snapshot_every_n_steps or 0) if loader.in_order else 1
         self._drawing = Drawing(
@@ -195,9 +206,13 @@ class StatefulIterator(Iterator):
     def _unfinished_map(self, progress: Progress, stands: list[Stand]) -> Unfinished:
         workers = len(stands)
         oldest = min(each.marked * workers + number for number, each in enumerate(stands))
-        indices = self._drawing.take_up(progress, keeps=range(oldest, progress.planned))
+        keeps = range(max(0, min(oldest - 1, progress.planned - 2)), progress.planned)
+        indices = self._drawing.take_up(progress, keeps=keeps)
         return Unfinished(
-            stands,
+            [
+                _trying_out(each, self._tried(progress, each, number, indices, workers=workers))
+                for number, each in enumerate(stands)
+            ],
             progress.planned,
             progress.turn % workers,
             asked=[0] * workers,
@@ -209,6 +224,16 @@ class StatefulIterator(Iterator):
             open=[(batch, WorkerNo(worker % workers), index) for batch, worker, index in progress.open],
             last_index=indices.get(progress.planned - 1),
         )
+
+    def _tried(
+        self, progress: Progress, stand: Stand, number: int, indices: Mapping[int, Any], *, workers: int
+    ) -> bytes | None:
+        """For a worker to try out: samples of a batch that was delivered, and that it is not to make again."""
+        for batch in sorted(indices, reverse=True):
+            is_anothers = batch % workers != number or batch // workers < stand.marked
+            if is_anothers or progress.open:  # out of order, the last one was delivered, and none is made again
+                return to_try_out(indices[batch], batched=self._auto_collation)
+        return b"" if stand.marked else None  # a place from before the pass is that of a kept worker
 
     def _read_again(self, progress: Progress) -> None:
         """Where workers cannot be brought to where others were, all that was delivered is read, and thrown away."""
@@ -232,6 +257,17 @@ class StatefulIterator(Iterator):
                 ) from None
 
     # --- how far it is
+
+    def _next_in_turn(self) -> Any:
+        if isinstance(self._epoch, Epoch) and self._epoch.marks is not None:
+            self._epoch.marks.in_hand = None
+        is_begun = True  # noqa: F841 - for `_is_in_hand`
+        return super()._next_in_turn()
+
+    def _is_in_hand(self) -> bool:
+        """Whether a signal handler asks, and the batch that was delivered last has not reached the user yet."""
+        begun = locals_of(StatefulIterator._next_in_turn, self).get("is_begun", False)
+        return begun or has_data(locals_of(Iterator.__next__, self))
 
     def _next_data(self) -> Any:
         try:
@@ -258,6 +294,8 @@ class StatefulIterator(Iterator):
             return Progress(**common, shared_seed=self._shared_seed, planned=self._num_yielded)
         marks = self._epoch.marks
         self._await(marks, self._epoch)
+        if self._epoch.is_torn or self._is_in_hand():
+            marks = marks.without_the_one_in_hand()
         noted, of_sampler, of_iterator = self._drawing.noted(marks.planned)
         return Progress(
             **common,
@@ -277,6 +315,8 @@ class StatefulIterator(Iterator):
     def _await(self, marks: Marks, epoch: Epoch) -> None:
         if self._is_finished and not self._persistent_workers:
             return  # the next pass has other workers
+        if marks.unknown and not epoch.can_listen and locals_of(StatefulIterator._next_in_turn, self):
+            raise under_way("workers have not said yet where they are when this pass begins")
         try:
             epoch.await_marks(at_end=self._is_finished)
         except BaseException as error:
@@ -295,9 +335,32 @@ class StatefulIterator(Iterator):
         self._shutdown_workers()
 
 
+def locals_of(method: Callable[..., Any], owner: object) -> dict[str, Any]:
+    """The variables of this method, which a signal handler, or code that it called, brought us here from; none: it has not.
+
+    They tell how far it has got where no mark could be made or taken back without a moment in between.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code is method.__code__ and frame.f_locals.get("self") is owner:
+            return dict(frame.f_locals)
+        frame = frame.f_back
+    return {}
+
+
+def under_way(why: str) -> CheckpointError:
+    """The error for a state that cannot be told in the middle of `next()`."""
+    return CheckpointError(
+        "nobody can say how far this pass is while a batch is on its way",
+        why=why,
+        try_="state_dict() between two batches: let a signal handler set a flag, and look at it in the loop",
+    )
+
+
 def _open_tickets(marks: Marks) -> tuple[tuple[int, int, Any], ...]:
     waiting = sorted(marks.open.items())
-    return tuple((batch, int(ticket.worker), ticket.index) for batch, ticket in waiting if batch < marks.planned)
+    # Whose it is matters for those alone that do not bring their seeds; these may have been nobody's yet.
+    return tuple((batch, max(0, ticket.worker), ticket.index) for batch, ticket in waiting if batch < marks.planned)
 
 
 def _items(ordinal: int, *, size: int | None) -> range | int:

@@ -8,22 +8,23 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import Dataset, Sampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from antifreeze import drawing
 from antifreeze.engine.plan.progress import check_same, from_state, to_state
+from antifreeze.engine.turns import Turn, new_turn
 from antifreeze.engine.worker.birth import new_generator
 from antifreeze.errors import CheckpointError, ConfigError
 from antifreeze.loader import DataLoader
 from antifreeze.observe.beside import Beside
-from antifreeze.resuming import Loaded, StatefulIterator, open_state
+from antifreeze.resuming import Loaded, StatefulIterator, open_state, under_way
 from antifreeze.resuming_alone import InlineIterator, StatefulTicketIterator
 from antifreeze.settings import OnError, Seeding, options_of
+from antifreeze.torch_side.loaders import BaseIterator, forget_iterator, index_sampler, is_stream
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -40,6 +41,10 @@ class _Record:
     """What the next pass is to begin with."""
     state: dict[str, Any] | None = None
     """The same, as it was loaded."""
+    is_beginning: bool = False
+    """Whether a pass is being begun."""
+    turn: Turn = field(default_factory=new_turn)
+    """Held by the thread that begins a pass, or asks for the state."""
 
 
 # Beside the loaders, not in them: clients copy, pickle and rebuild loaders by all that they find in them.
@@ -146,13 +151,17 @@ class StatefulDataLoader(DataLoader[T_co]):
     def state_dict(self) -> dict[str, Any]:
         """How far the pass under way has got, or the last one; before the first, one is begun for it."""
         record = self._antifreeze_record
-        if record.state is not None:
-            return copy.deepcopy(record.state)
-        if record.iterator is None:
-            iter(self)
-            record.is_ahead = True
-        assert record.iterator is not None
-        return to_state(record.iterator.progress(self))
+        with record.turn:
+            if record.state is not None:
+                return copy.deepcopy(record.state)
+            if record.is_beginning:
+                raise under_way("a pass is being begun")
+            if record.iterator is None:
+                iter(self)
+                record.is_ahead = True
+            iterator = record.iterator
+        assert iterator is not None
+        return to_state(iterator.progress(self))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Let the next pass begin where this state is from; a pass under way ends. An empty state changes nothing."""
@@ -162,7 +171,7 @@ class StatefulDataLoader(DataLoader[T_co]):
         record = self._antifreeze_record
         if record.iterator is not None:
             record.iterator.stop()
-        object.__setattr__(self, "_iterator", None)
+        forget_iterator(self)
         record.iterator, record.is_ahead = None, False
         record.loaded, record.state = loaded, state
 
@@ -176,10 +185,10 @@ class StatefulDataLoader(DataLoader[T_co]):
                 try_="num_workers=1 or more",
             )
         try:
-            batches = len(self._index_sampler)
+            batches = len(index_sampler(self))
         except (TypeError, NotImplementedError):
             return loaded
-        if not self._dataset_kind and progress.planned > batches:
+        if not is_stream(self) and progress.planned > batches:
             raise CheckpointError(
                 f"this state is from after batch {progress.planned}, and this loader has {batches} batches",
                 try_="a loader like the one that it came from",
@@ -193,17 +202,25 @@ class StatefulDataLoader(DataLoader[T_co]):
             record = _records.keep(self, _Record())
         return record
 
-    def __iter__(self) -> _BaseDataLoaderIter:
+    def __iter__(self) -> BaseIterator:
         record = self._antifreeze_record
-        if record.is_ahead and record.iterator is not None:
-            record.is_ahead = False
-            return record.iterator
-        record.iterator = None
-        iterator: Any = super().__iter__()
-        record.iterator, record.loaded, record.state = iterator, None, None
+        with record.turn:
+            if record.is_ahead and record.iterator is not None:
+                record.is_ahead = False
+                return record.iterator
+            # A pass that was taken up after its last batch has made none, and so no generator that is made at first use.
+            awaited = record.iterator.awaited if isinstance(record.iterator, InlineIterator) else {}
+            record.iterator, record.is_beginning = None, True
+            try:
+                iterator: Any = super().__iter__()
+            finally:
+                record.is_beginning = False
+            if awaited and record.loaded is None and isinstance(iterator, InlineIterator):
+                iterator.put_back(awaited)
+            record.iterator, record.loaded, record.state = iterator, None, None
         return iterator  # type: ignore[no-any-return]
 
-    def _get_iterator(self) -> _BaseDataLoaderIter:
+    def _get_iterator(self) -> BaseIterator:
         loaded = self._antifreeze_record.loaded
         if self.num_workers == 0:
             by_ticket = options_of(self).seeding == "ticket"

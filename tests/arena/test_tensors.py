@@ -40,6 +40,7 @@ FACES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.long(but=5)
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("face", FACES)
 def test_whatever_shows_a_tensor_keeps_its_memory_when_torch_moves_the_storage(make: str, face: str) -> None:

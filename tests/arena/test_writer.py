@@ -306,6 +306,28 @@ def test_forms_are_bounded(writer: SlotWriter) -> None:
     assert len(reader.forms) == len(writer._forms) == MOST_FORMS
 
 
+def test_forms_of_many_tensors_are_fewer(writer: SlotWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antifreeze.engine.arena.writer.MOST_TENSORS_OF_FORMS", 40)
+    reader = Reader()
+    for _ in range(3):
+        for length in range(1, 9):
+            writer.begin(None)
+            assert reader.read(writer.write([torch.ones(length) for _ in range(10)]))[-1].sum() == length
+    assert len(reader.forms) == len(writer._forms) == 4
+
+
+def test_batches_that_never_come_again_take_no_place_of_those_that_do(writer: SlotWriter) -> None:
+    reader = Reader()
+    for length in range(1, MOST_FORMS + 50):
+        writer.begin(None)
+        reader.read(writer.write(torch.ones(length)))
+    for _ in range(3):
+        writer.begin(None)
+        written = writer.write({"image": torch.ones(7)})
+        assert reader.read(written)["image"].sum() == 7
+    assert written.parcel.form == 1
+
+
 def test_a_tensor_that_was_collated_and_dropped_is_not_taken_for_another(writer: SlotWriter) -> None:
     """Ids of dead objects are used again."""
     reader = Reader()

@@ -1,25 +1,27 @@
-"""The stem is torch's choice, unless a fork is known to break something."""
+"""Workers start by the method that torch would use, unless the dataset lives by a thread of the trainer."""
 
 import pytest
 
-from antifreeze.engine.backends.choice import Clean, Grown, Hazard, choose
+from antifreeze.engine.backends.choice import Clean, Grown, Hazard, InProcess, choose
 
-HAZARD = Hazard("dataset.client.sock", "an open socket", "forked workers would share it")
-
-
-def test_a_fork_stays_a_fork_where_nothing_speaks_against_it() -> None:
-    assert choose("fork", None) == Grown()
+SERVED = Hazard("dataset.requests", "a queue that a thread serves", "that thread is in no worker")
+SERVED_HERE = Hazard("dataset.loop", "an event loop", "its thread is in no worker", stays_here=True)
 
 
-def test_a_hazard_is_the_reason_not_to_fork() -> None:
-    assert choose("fork", HAZARD) == Clean(HAZARD)
+@pytest.mark.parametrize(("start_method", "chosen"), [("fork", Grown()), ("spawn", Clean()), ("forkserver", Clean())])
+def test_the_start_method_decides(start_method: str, chosen: object) -> None:
+    assert choose(start_method, None) == chosen
 
 
-@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
-def test_where_torch_does_not_fork_there_is_nothing_to_explain(start_method: str) -> None:
-    assert choose(start_method, None) == Clean(None)
-    assert choose(start_method, HAZARD) == Clean(None)
+@pytest.mark.parametrize("start_method", ["fork", "spawn", "forkserver"])
+def test_what_lives_by_a_thread_of_the_trainer_is_loaded_there(start_method: str) -> None:
+    assert choose(start_method, SERVED_HERE) == InProcess(SERVED_HERE)
+
+
+def test_what_may_start_its_thread_where_it_arrives_is_spawned_but_not_forked() -> None:
+    assert choose("spawn", SERVED) == Clean()
+    assert choose("fork", SERVED) == InProcess(SERVED)
 
 
 def test_a_hazard_reads_as_a_sentence() -> None:
-    assert str(HAZARD) == "dataset.client.sock is an open socket: forked workers would share it"
+    assert str(SERVED) == "dataset.requests is a queue that a thread serves: that thread is in no worker"

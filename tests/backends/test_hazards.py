@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import http.client
 import logging
 import multiprocessing
@@ -23,7 +24,7 @@ import torch
 from antifreeze import machine
 from antifreeze.engine.backends.hazards import libraries
 from antifreeze.engine.backends.hazards.libraries import deadly_libraries
-from antifreeze.engine.backends.hazards.search import find_hazard, present
+from antifreeze.engine.backends.hazards.search import find_hazards, present
 
 FORK = multiprocessing.get_context("fork")
 PATIENCE_S = 10
@@ -31,8 +32,10 @@ PATIENCE_S = 10
 
 def found_in(thing: Any) -> str | None:
     """What is said of a dataset that holds this."""
-    hazard = find_hazard({"dataset": SimpleNamespace(held=thing)})
-    return None if hazard is None else str(hazard).partition(":")[0]
+    found = find_hazards({"dataset": SimpleNamespace(held=thing)})
+    assert len(found.mended) == len(found.broken) <= 1
+    hazards = [*found.mended, *found.hazards, *(hazard for _, hazard in found.locks)]
+    return str(hazards[0]).partition(":")[0] if hazards else None
 
 
 @contextlib.contextmanager
@@ -111,7 +114,7 @@ def held_by_another(lock: Any) -> Iterator[Any]:
     ("make", "said"),
     [
         (connected, "dataset.held is an open socket"),
-        (http_connection, "dataset.held.sock is an open socket"),
+        (http_connection, "dataset.held is a connection"),
         (used_thread_pool, "dataset.held is a thread pool in use"),
         (used_process_pool, "dataset.held is a process pool in use"),
         (lambda: FORK.Pool(1), "dataset.held is a running pool"),
@@ -186,11 +189,59 @@ def test_an_lmdb_environment_is_a_hazard_for_its_table_of_readers(tmp_path: Path
         assert found_in(environment) is None
 
 
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda environment: (environment,),
+        lambda environment: environment.begin,
+        lambda environment: functools.partial(environment.begin),
+        lambda environment: environment.begin(),
+        lambda environment: environment.begin().cursor(),
+        lambda environment: environment.open_db(b"images"),
+        lambda environment: environment.begin().get,
+    ],
+    ids=["tuple", "method", "partial", "transaction", "cursor", "database", "method of a transaction"],
+)
+def test_an_lmdb_environment_that_cannot_be_exchanged_is_left_as_it_is(
+    hold: Callable[[lmdb.Environment], Any], tmp_path: Path
+) -> None:
+    with lmdb.open(str(tmp_path), max_dbs=1) as environment:
+        found = find_hazards({"dataset": SimpleNamespace(environment=environment, held=hold(environment))})
+        assert (found.mended, found.broken) == ((), ())
+        assert [hazard.what for hazard in found.hazards] == ["an LMDB environment"]
+
+
+def test_what_may_freeze_is_found_behind_what_does_not() -> None:
+    with connected() as sock, open_loop() as loop:
+        found = find_hazards({"dataset": SimpleNamespace(sock=sock, inner=SimpleNamespace(loop=loop))})
+    assert [(hazard.what, hazard.may_freeze) for hazard in found.hazards] == [
+        ("an open socket", False),
+        ("an event loop", True),
+    ]
+
+
+def test_who_waits_in_a_condition_guards_nothing() -> None:
+    condition = threading.Condition()
+
+    def wait() -> None:
+        with condition:
+            condition.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not condition._waiters:  # type: ignore[attr-defined]
+        pass
+    found = find_hazards({"dataset": condition})
+    with condition:
+        condition.notify()
+    thread.join(PATIENCE_S)
+    assert (len(found.locks), len(found.broken)) == (0, 1)
+
+
 def test_functions_are_searched_too() -> None:
     with connected() as sock:
         roots = {"dataset": range(3), "collate_fn": lambda samples: [sock.send(each) for each in samples]}
-        hazard = find_hazard(roots)
-    assert hazard is not None
+        (hazard,) = find_hazards(roots).hazards
     assert hazard.path == "collate_fn.<sock>"
 
 

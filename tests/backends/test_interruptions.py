@@ -1,16 +1,19 @@
 """Signal handlers are held and let through as promised, and nothing of that is left afterwards."""
 
+import contextlib
 import ctypes
+import functools
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from antifreeze.engine.backends import interruptions
-from antifreeze.engine.backends.interruptions import behind, held, let_through, let_through_others
+from antifreeze.engine.backends.interruptions import behind, held, is_of_a_handler, let_through, let_through_others
 
 USR1, USR2 = signal.SIGUSR1, signal.SIGUSR2
 
@@ -118,6 +121,43 @@ def test_what_a_handler_raised_is_known_also_behind_another_error(program: Progr
         assert isinstance(behind(translated.value), Interrupted)
         assert behind(OSError()) is None
         assert behind(Interrupted()) is None, "of the same type, but not a handler's"
+
+
+class Timeout(Exception):
+    """What a handler of these tests raises that is an exception like any other."""
+
+
+def give_up(*given: object) -> None:
+    raise Timeout(given[0])
+
+
+def give_up_once(signum: int, frame: FrameType | None) -> None:
+    signal.signal(signum, signal.SIG_IGN)
+    raise Timeout(signum)
+
+
+class GiveUp:
+    """A handler that is no function."""
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        raise Timeout(signum)
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+@pytest.mark.parametrize(
+    "handler", [give_up, give_up_once, functools.partial(give_up, "batch 3"), GiveUp(), lambda *_: give_up("batch 4")]
+)
+def test_what_a_handler_of_any_kind_raised_is_known(handler: Any, is_held: bool) -> None:
+    before = signal.signal(USR1, handler)
+    try:
+        with pytest.raises(Timeout) as raised, held() if is_held else contextlib.nullcontext():
+            signal.raise_signal(USR1)
+        assert is_of_a_handler(raised.value)
+    finally:
+        signal.signal(USR1, before)
+    with pytest.raises(OSError) as raised_by_ourselves:
+        os.close(-1)
+    assert not is_of_a_handler(raised_by_ourselves.value)
 
 
 def test_a_handler_that_the_program_sets_meanwhile_stays(program: Program) -> None:

@@ -203,7 +203,7 @@ assert process.reap(pid) == 7
 @pytest.mark.parametrize("way", ["fork", "_fork_without_warning"])
 def test_a_fork_beside_a_thread_warns_nobody_and_is_a_whole_fork(way: str) -> None:
     script = SCRIPT.format(way=way)
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=150, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

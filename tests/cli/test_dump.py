@@ -96,6 +96,7 @@ def test_a_program_that_is_not_python_is_shown_without_a_stack(capsys: pytest.Ca
     assert "no Python stack: it is not a Python program" in said
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="only root can give rights away")
 def test_without_rights_it_says_what_the_kernel_tells_everybody_and_which_command_would_help(
     waiting: "subprocess.Popen[str]",

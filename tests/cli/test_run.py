@@ -66,7 +66,7 @@ def test_everything_after_the_script_belongs_to_the_script(run_script: RunScript
 def run_in(folder: Path, *words: str) -> Ended:
     """As a user types it in this folder."""
     ended = subprocess.run(
-        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr, 0.0)
 
@@ -124,7 +124,7 @@ def test_flags_of_the_interpreter_are_passed_on(run_script: RunScript, tmp_path:
         cwd=tmp_path,
         capture_output=True,
         check=True,
-        timeout=20,
+        timeout=120,
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     seen = json.loads(ended.stdout)
@@ -243,7 +243,7 @@ def python_without_antifreeze(directory: Path) -> subprocess.CompletedProcess[st
     )
     environ = {**hook.with_hook({"PYTHONPATH": str(directory)}), "HOME": str(directory)}
     return subprocess.run(
-        [sys.executable, "-c", "print('ran')"], env=environ, capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", "print('ran')"], env=environ, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -253,6 +253,18 @@ def python_without_antifreeze(directory: Path) -> subprocess.CompletedProcess[st
 def test_the_hook_comes_first_and_the_rest_of_pythonpath_is_kept() -> None:
     rest = os.pathsep.join(["/a", "/b"])
     assert hook.with_hook({"PYTHONPATH": rest})["PYTHONPATH"] == os.pathsep.join([BOOTSTRAP, rest])
+
+
+@pytest.mark.parametrize("given", [":/a", "/a:", "/a::/b"])
+def test_an_empty_entry_of_pythonpath_stays_the_working_directory(tmp_path: Path, given: str) -> None:
+    assert hook.with_hook({"PYTHONPATH": given})["PYTHONPATH"] == f"{BOOTSTRAP}:{given}"
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "train.py").write_text("import beside; print(beside.__name__)")
+    (tmp_path / "beside.py").touch()
+    command = [sys.executable, "-m", "antifreeze", "run", "scripts/train.py"]
+    environ = {**os.environ, "PYTHONPATH": given}
+    ended = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=150, check=True)
+    assert ended.stdout == "beside\n"
 
 
 @pytest.mark.parametrize("environ", [{}, {"PYTHONPATH": ""}, {"PYTHONPATH": BOOTSTRAP}])
@@ -271,6 +283,16 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_a_script_that_does_not_exist_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "run", str(tmp_path / "train.py"))
     assert "no such file" in said and str(tmp_path / "train.py") in said
+
+
+@pytest.mark.parametrize("program", ["app", "-"])
+def test_a_directory_with_a_main_module_and_standard_input_are_programs(tmp_path: Path, program: str) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    command = [sys.executable, "-m", "antifreeze", "run", program, "--epochs", "3"]
+    typed = (tmp_path / "app" / "__main__.py").read_text()
+    ended = subprocess.run(command, cwd=tmp_path, input=typed, capture_output=True, text=True, timeout=150, check=True)
+    assert ended.stdout == "__main__ ['--epochs', '3']\n"
 
 
 def test_a_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -299,7 +321,7 @@ def test_a_python_that_the_hook_cannot_reach_is_refused(tmp_path: Path, flag: st
     (tmp_path / "train.py").write_text("print('ran')")
     prepare = f"import sys; sys.path[:] = {sys.path!r}; from antifreeze.cli.main import main; sys.exit(main())"
     command = [sys.executable, flag, "-c", prepare, "run", str(tmp_path / "train.py")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     assert (ended.returncode, ended.stdout) == (2, ""), shlex.join(command)
     assert "PYTHONPATH" in ended.stderr
 
@@ -317,7 +339,7 @@ def test_options_before_the_script_are_variables_to_it_and_what_follows_is_its_o
     own = ["--on-error", "skip", "--retry=2", "--max-lost", "1%", "--stall-after", "2m", "--no-hedge", "--stats"]
     own += ["--sample-timeout", "5m"]
     command = [sys.executable, "-m", "antifreeze", "run", *own, "--ledger", "my.jsonl", "tell.py", "--retry", "9", "-h"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=True)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=True)
     arguments, variables = json.loads(ended.stdout)
     assert arguments == ["--retry", "9", "-h"]
     expected = {

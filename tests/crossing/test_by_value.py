@@ -17,7 +17,7 @@ import pytest
 
 from antifreeze.engine.crossing import by_value
 from antifreeze.engine.crossing.by_value import find_by_name, is_in_main
-from antifreeze.engine.crossing.pickler import receive, send
+from antifreeze.engine.crossing.pickler import Parcel, send
 
 SOURCE = """
 import functools, typing
@@ -50,13 +50,13 @@ def main(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 
 def cross(thing: Any, *names: str) -> Any:
-    return receive(send(thing, main_names=frozenset(names)).detach())[0]
+    return Parcel(send(thing, main_names=frozenset(names)).detach()).open()[0]
 
 
 def test_a_singleton_that_goes_by_its_name_goes_by_value_once_if_the_name_leads_nowhere(main: types.ModuleType) -> None:
     crossing = send([main.THE_ONE, {"again": main.THE_ONE}], main_names=frozenset())
     assert main.THE_ONE in crossing.by_value
-    (one, again), listed = receive(crossing.detach())
+    (one, again), listed = Parcel(crossing.detach()).open()
     assert one is again["again"] is not main.THE_ONE
     assert type(one) is main.Single and one.note == "kept"
     assert one in listed  # so that it goes back as the trainer's own

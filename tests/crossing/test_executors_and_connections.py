@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from antifreeze.engine.crossing.pickler import receive, send
+from antifreeze.engine.crossing.pickler import Parcel, send
 
 PATIENCE_S = 10
 
 
 def cross(thing: Any) -> Any:
-    return receive(send(thing, main_names=frozenset()).detach())[0]
+    return Parcel(send(thing, main_names=frozenset()).detach()).open()[0]
 
 
 class Named(ThreadPoolExecutor):
@@ -73,7 +73,7 @@ def test_an_executor_with_processes_starts_its_own() -> None:
 def test_a_pool_of_threads_arrives_with_as_many() -> None:
     with ThreadPool(2, prepare, (7,)) as pool:
         parcel = send(pool, main_names=frozenset())
-        copy, _ = receive(parcel.detach())
+        copy, _ = Parcel(parcel.detach()).open()
     try:
         assert copy.map(prepared, range(4)) == [7] * 4
         assert copy._processes == 2

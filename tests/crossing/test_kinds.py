@@ -20,6 +20,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.kinds import mappings
 from antifreeze.engine.crossing.kinds.base import OnlyInherited
 from antifreeze.engine.crossing.kinds.registry import unregister_kind
-from antifreeze.engine.crossing.pickler import Parcel, receive, send
+from antifreeze.engine.crossing.pickler import Parcel, send
 
 LINES = [f"line {number}: äöü" for number in range(1000)]
 TEXT = "\n".join(LINES) + "\n"
@@ -47,14 +48,7 @@ def descriptors() -> set[str]:
 
 
 def cross(thing: Any) -> Any:
-    return receive(send(thing, main_names=frozenset()).detach())[0]
-
-
-def is_for_each_worker(thing: Any) -> bool:
-    parcel = Parcel(send(thing, main_names=frozenset()).detach())
-    for fd in parcel._shared:
-        os.close(fd)
-    return parcel.is_for_each_worker
+    return Parcel(send(thing, main_names=frozenset()).detach()).open()[0]
 
 
 def listing(folder: Path) -> dict[str, bytes]:
@@ -72,6 +66,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_open() -> Iterator[None]:
+    resource_tracker.ensure_running()  # which is kept as long as the program lives
     before = descriptors()
     yield
     gc.collect()
@@ -151,7 +146,7 @@ def test_more_files_than_a_message_carries_go_by_name(path: Path, monkeypatch: p
     with path.open("rb") as first, other.open("rb") as second:
         crossing = send([first, second, first], main_names=frozenset())
         assert len(crossing.luggage.descriptors) == 1
-        copies, _ = receive(crossing.detach())
+        copies, _ = Parcel(crossing.detach()).open()
         assert [copy.read() for copy in copies[:2]] == [CONTENT, b"other"]
         for copy in copies:
             copy.close()
@@ -164,10 +159,10 @@ def test_a_file_that_goes_by_name_must_still_be_the_same_file(path: Path, monkey
         path.rename(path.with_name("moved.txt"))
         path.write_bytes(b"another file of that name")
         with pytest.raises(CannotCross, match=r"lines.txt is not the file that the program has open"):
-            receive(crossing.detach())
+            Parcel(crossing.detach()).open()
         path.with_name("moved.txt").unlink()
         with pytest.raises(CannotCross, match="it has been deleted, or replaced by another file"):
-            receive(send(file, main_names=frozenset()).detach())
+            Parcel(send(file, main_names=frozenset()).detach()).open()
 
 
 def test_a_name_that_stands_for_a_pipe_by_now_is_not_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +172,7 @@ def test_a_name_that_stands_for_a_pipe_by_now_is_not_waited_for(path: Path, monk
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(CannotCross, match=r"lines.txt is not the file that the program has open"):
-        receive(crossing.detach())
+        Parcel(crossing.detach()).open()
 
 
 def test_what_is_not_a_regular_file_is_refused() -> None:
@@ -433,7 +428,7 @@ def test_a_memmap_is_mapped_again_and_never_written(numbers: Path, mode: Any, th
     array = np.memmap(numbers, np.int64, mode, offset=80, shape=(1000, 90))
     crossing = send(array, main_names=frozenset())
     assert os.fstat(crossing.body).st_size + os.fstat(crossing.buffers).st_size < 10_000
-    copy, _ = receive(crossing.detach())
+    copy, _ = Parcel(crossing.detach()).open()
     assert type(copy) is np.memmap
     assert (copy.mode, copy.offset, copy.filename, copy.shape) == (there, 80, array.filename, array.shape)
     assert (copy == array).all()
@@ -476,7 +471,7 @@ def test_a_tensor_over_a_file_is_mapped_again(tmp_path: Path) -> None:
     tensor = torch.from_file(str(path), shared=False, size=400_000, dtype=torch.int64)
     crossing = send([tensor, tensor[10:]], main_names=frozenset())
     assert os.fstat(crossing.buffers).st_size < 10_000
-    (copy, part), _ = receive(crossing.detach())
+    (copy, part), _ = Parcel(crossing.detach()).open()
     assert copy.equal(tensor)
     part.fill_(-1)
     assert copy[10] == -1 and tensor[10] == 10
@@ -490,7 +485,7 @@ def test_tensors_that_were_loaded_from_a_mapped_file_are_mapped_again(tmp_path: 
     weights = torch.load(path, mmap=True)
     crossing = send(weights, main_names=frozenset())
     assert os.fstat(crossing.buffers).st_size < 10_000
-    copy, _ = receive(crossing.detach())
+    copy, _ = Parcel(crossing.detach()).open()
     assert copy["a"].equal(weights["a"]) and copy["b"].equal(weights["b"])
 
 
@@ -642,7 +637,7 @@ def test_a_deleted_database_is_refused_and_not_made_anew(database: Path) -> None
     with pytest.raises(CannotCross, match="cannot be opened again"):
         send(connection, main_names=frozenset())
     with pytest.raises(sqlite3.OperationalError, match="unable to open"):
-        receive(crossing.detach())
+        Parcel(crossing.detach()).open()
     assert not database.exists()
     connection.close()
 
@@ -659,7 +654,7 @@ def test_an_lmdb_environment_arrives_for_reading(tmp_path: Path, options: dict[s
     with lmdb.open(str(tmp_path / "db"), **options) as environment:
         crossing = send(environment, main_names=frozenset())
         expected = environment.flags(), environment.info()["map_size"], environment.max_readers()
-    copy, _ = receive(crossing.detach())  # one process must not open it twice
+    copy, _ = Parcel(crossing.detach()).open()  # one process must not open it twice
     with copy:
         assert (copy.flags(), copy.info()["map_size"], copy.max_readers()) == (
             {**expected[0], "readonly": True},
@@ -810,25 +805,6 @@ def test_with_torchs_own_spawn_none_of_these_reaches_a_worker(path: Path, make: 
             handle.close()
 
 
-# --- where handles are opened
-
-
-def test_only_what_does_not_survive_a_fork_is_opened_in_every_worker(path: Path, hdf5: Path, database: Path) -> None:
-    with path.open("rb") as file:
-        assert not is_for_each_worker([file, threading.Lock(), np.zeros(10_000)])
-    with h5py.File(hdf5, "r") as file:
-        assert is_for_each_worker(file) and is_for_each_worker([file["group/x"]])
-    connection = sqlite3.connect(database)
-    assert is_for_each_worker({"deep": [connection]})
-    connection.close()
-
-
-def test_a_parcel_names_the_modules_that_are_needed_to_open_it() -> None:
-    parcel = Parcel(send([torch.nn.Linear, os.path.join, csv], main_names=frozenset()).detach())
-    assert {"torch.nn.modules.linear", "posixpath", "csv"} <= parcel.modules
-    parcel.open()
-
-
 def test_a_parcel_that_was_opened_in_a_child_can_be_opened_in_another(path: Path) -> None:
     """As the workers of a stem do."""
     array = np.arange(10_000)
@@ -886,13 +862,6 @@ def test_a_kind_of_a_users_own_is_opened_by_its_plan() -> None:
     assert first is second
     assert next(first.connection) == "a"
     assert type(polite) is PoliteClient
-    assert is_for_each_worker(client)
-
-
-@pytest.mark.usefixtures("client_kind")
-def test_a_kind_of_a_users_own_may_survive_a_fork() -> None:
-    register_kind(Client, plan_client, survives_fork=True)
-    assert not is_for_each_worker(Client("a"))
 
 
 @pytest.mark.usefixtures("client_kind")
@@ -902,8 +871,6 @@ def test_a_plan_that_is_none_is_a_mistake_that_is_told() -> None:
         send(Client("abc"), main_names=frozenset())
 
 
-def test_mistakes_of_registering_are_told_at_once() -> None:
+def test_a_mistake_of_registering_is_told_at_once() -> None:
     with pytest.raises(ConfigError, match="is not a class"):
         register_kind("Client", plan_client)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="cannot be closed in a worker and survive a fork"):
-        register_kind(Client, plan_client, survives_fork=True, close=Client.close)

@@ -11,9 +11,9 @@ from antifreeze.engine.crossing.main_module import (
     MainModule,
     _importable_body,
     _imports,
-    _names,
     describe_main,
     import_main,
+    names_given,
 )
 
 GUARDED = """
@@ -33,12 +33,14 @@ if __name__ == "__main__":
     def inside(): pass
     has_run.append("the guarded part")
 """
-NAMES = frozenset({"function", "coroutine", "Class", "value", "one", "other", "annotated", "has_run"})
+NAMES = frozenset(
+    ["function", "coroutine", "Class", "conditional", "value", "one", "other", "left", "right", "annotated", "has_run"]
+)
 
 
 def _importable_names(source: str | None) -> frozenset[str] | None:
     body = _importable_body(source)
-    return None if body is None else frozenset(name for statement in body for name in _names(statement))
+    return None if body is None else frozenset(name for statement in body for name in names_given(statement))
 
 
 def test_what_is_imported_outside_the_guard_is_listed() -> None:
@@ -62,7 +64,25 @@ if __name__ == "__main__":
     import wandb
 """)
     assert body is not None
-    assert set(_imports(body)) == {"os", "torch.nn", "a.b", "a.b.c", "quick", "after", "chosen", "within"}
+    assert set(_imports(body)) == {"os", "torch.nn", "a.b", "a.b.c", "quick", "slow", "after", "chosen", "within"}
+
+
+def test_what_is_defined_inside_other_statements_is_importable() -> None:
+    assert _importable_names("""
+try:
+    from quick import Base
+except ImportError:
+    class Base: pass
+else:
+    def quickened(): pass
+with warnings.catch_warnings():
+    for name in names:
+        class Looped: pass
+if __name__ == "__main__":
+    def inside(): pass
+else:
+    def imported(): pass
+""") == {"Base", "quickened", "Looped", "imported"}
 
 
 def test_what_is_defined_outside_the_guard_is_importable() -> None:
@@ -76,6 +96,10 @@ def test_what_is_defined_outside_the_guard_is_importable() -> None:
         "if '__main__' == __name__: main()",
         'if __name__ == "__main__" and True: main()',
         "if (__name__ == '__main__'):\n    main()\nelse:\n    pass",
+        "__name__ == '__main__' and main()",
+        "main() if __name__ == '__main__' else None",
+        "try:\n    if __name__ == '__main__': main()\nexcept KeyboardInterrupt: pass",
+        "if multiprocessing.current_process().name == 'MainProcess': main()",
     ],
 )
 def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:
@@ -131,6 +155,14 @@ def test_the_main_module_of_a_package_is_not_imported(main: types.ModuleType, tm
     assert describe_main().path is not None
     main.__spec__ = ModuleSpec("package.__main__", None)
     assert describe_main() == MainModule(None, None, frozenset())
+
+
+@pytest.mark.parametrize("encoded", [GUARDED.encode("utf-8-sig"), b"# coding: latin-1\n# \xe9\n" + GUARDED.encode()])
+def test_a_script_is_read_in_the_encoding_that_it_says(main: types.ModuleType, tmp_path: Path, encoded: bytes) -> None:
+    (tmp_path / "train.py").write_bytes(encoded)
+    main.__file__ = str(tmp_path / "train.py")
+    main.__package__ = None
+    assert describe_main().names == NAMES
 
 
 def test_an_interactive_session_has_nothing_to_import(main: types.ModuleType) -> None:

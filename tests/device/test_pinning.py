@@ -159,5 +159,5 @@ print("leaving")
 
 
 def test_a_program_that_ends_while_batches_are_being_pinned_ends_well(run_script: RunScript) -> None:
-    ended = run_script(EXIT, timeout=25).check()
+    ended = run_script(EXIT).check()
     assert (ended.stdout, ended.stderr) == ("leaving\n", "")

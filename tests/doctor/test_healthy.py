@@ -35,8 +35,8 @@ def test_reading_a_healthy_script_gives_no_alarm(script: Path, capsys: pytest.Ca
     assert not alarms(read_findings(json.loads(capsys.readouterr().out)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EXAMINED)
-@pytest.mark.deadline(150)
 def test_examining_a_healthy_script_gives_no_alarm(name: str) -> None:
     (script,) = (each for each in SCRIPTS if each.stem == name)
     checkup = check_up(script)

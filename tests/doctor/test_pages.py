@@ -7,6 +7,7 @@ from antifreeze.doctor.checks import CHECKS
 from antifreeze.doctor.pages import FAMILIES, TITLES, code_of, page_of, read_page
 
 
+@pytest.mark.long(but=33)
 @pytest.mark.parametrize("code", DISEASES)
 def test_a_page_says_all_that_users_ask(code: str) -> None:
     page = read_page(code)

@@ -295,11 +295,3 @@ def test_forked_workers_that_prepare_themselves_in_every_epoch_are_told() -> Non
     facts = Facts(source=source, loaders=(LOADER,), trials=(replace(trial, warm_up_s=3.0),))
     assert found(facts)["AF401"].weight is Weight.POSSIBLE
     assert "AF401" not in found(replace(facts, loaders=(replace(LOADER, persistent_workers=True),)))
-
-
-def test_who_forks_already_is_not_advised_to_fork() -> None:
-    told = "antifreeze: AF302 state-differs: __main__.STATS has another count in its workers"
-    trial = Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK, stderr=told)
-    for method, is_advised in (("fork", False), ("spawn", True)):
-        facts = Facts(loaders=(replace(LOADER, start_method=method),), trials=(trial,))
-        assert any("fork" in fix for fix in found(facts)["AF302"].fix) is is_advised

@@ -93,7 +93,7 @@ class Places(Numbers):
             "seed": worker.seed,
             "initial_seed": torch.initial_seed(),
             "dataset_is_this": worker.dataset is self,
-            "rng": worker.rng,
+            "rng": getattr(worker, "rng", None),  # newer than torch 2.6
             "repr": repr(worker).replace(repr(worker.dataset), "<dataset>"),
             "threads": torch.get_num_threads(),
             "note": getattr(self, "note", None),

@@ -35,6 +35,7 @@ class Drawing(Dataset[Any]):
         self.torchs = torch.Generator().manual_seed(5)
         self.pythons = random.Random(7)
         self.lazy: np.random.Generator | None = None
+        self.opened: str | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -43,6 +44,8 @@ class Drawing(Dataset[Any]):
         self._live_through(index)
         if self.lazy is None:
             self.lazy = np.random.default_rng(11)
+            self.opened = "beside it, and not asked for by itself"
+        assert self.opened is not None
         held = (
             self.own.random(),
             self.lazy.random(),

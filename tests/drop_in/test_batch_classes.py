@@ -15,8 +15,6 @@ from drop_in.harness import SELFTEST, Way
 from drop_in.kinds import as_it_is
 from user_scripts import Ended
 
-pytestmark = pytest.mark.deadline(60)
-
 MAIN = """
 import collections, dataclasses, enum, functools, sys, typing
 import numpy as np
@@ -199,15 +197,17 @@ print("OK")
 )
 
 
+@pytest.mark.long
 def test_classes_of_the_main_module_come_back_as_themselves(run_script: Callable[..., Ended]) -> None:
     arguments = ["named"] if SELFTEST else []  # torch cannot send what has no name
-    assert run_script(GUARDED, *arguments, timeout=50).check().stdout == "OK\n"
+    assert run_script(GUARDED, *arguments).check().stdout == "OK\n"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("not_for_torch")
 def test_classes_of_a_main_module_without_a_guard_come_back_as_themselves(run_script: Callable[..., Ended]) -> None:
     """torch cannot spawn from it."""
-    assert run_script(UNGUARDED, timeout=50).check().stdout == "OK\n"
+    assert run_script(UNGUARDED).check().stdout == "OK\n"
 
 
 @pytest.mark.usefixtures("not_for_torch")

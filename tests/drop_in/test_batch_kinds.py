@@ -17,8 +17,6 @@ from drop_in.harness import SELFTEST, TORCH, Way, our_way, tidy_up, torch_may_fo
 from drop_in.kinds import BEYOND_TORCH, KINDS, LARGE, SMALL, Index, Kinds, as_it_is
 from drop_in.portrait import Fact, Portrait, Raised, differences, portrait_of_next
 
-pytestmark = pytest.mark.deadline(120)
-
 TORCH_IS_WRONG = {
     "tensor: conjugated": "forgets the conjugation, and so delivers other numbers",
     "tensor: negated": "forgets the sign",
@@ -151,6 +149,7 @@ def album() -> Album:
     return Album()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stem", ["grown", "clean"])
 @pytest.mark.parametrize("group", ["value", "container", "array", "tensor", "alias"])
 def test_every_kind_arrives_as_torch_delivers_it(album: Album, group: str, stem: str) -> None:

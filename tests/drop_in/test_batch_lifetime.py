@@ -20,8 +20,6 @@ from torch.utils.data import Dataset, TensorDataset
 from drop_in.harness import Maker, Way, assert_same
 from drop_in.kinds import as_it_is
 
-pytestmark = pytest.mark.deadline(60)
-
 COUNT = 30_000
 """Floats of one sample: more than is copied out of a slot."""
 MORE = 9
@@ -114,6 +112,7 @@ def shared_bytes() -> int:
     return sum(end - begin for begin, end in shared_memory())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("not_for_torch")
 def test_whatever_holds_a_batch_keeps_its_bytes_and_what_lets_go_of_it_frees_it(ours: Way) -> None:
     batches = iter(enumerate(ours.make(Numbered(), batch_size=1)))
@@ -182,6 +181,7 @@ class Pairs(Dataset[Any]):
         return {"whole": whole, "row": whole[1], "label": torch.tensor(index), "array": np.full(COUNT, index, "f4")}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("key", ["whole", "row", "label", "array"])
 def test_one_part_of_a_batch_that_is_kept_stays_as_it_is(ours: Way, key: str) -> None:
     kept = []
@@ -201,6 +201,7 @@ class Mixed(Dataset[Any]):
         return {"label": torch.tensor([index]), **{f"t{k}": torch.full((15_000,), float(index)) for k in range(10)}}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.usefixtures("not_for_torch")
 def test_a_label_that_is_kept_does_not_keep_the_rest_of_its_batch(ours: Way) -> None:
     labels = []
@@ -219,6 +220,7 @@ def test_a_label_that_is_kept_does_not_keep_the_rest_of_its_batch(ours: Way) -> 
     assert grown < 6 << 20, f"60 labels hold {grown >> 20} MB; all batches together have 36"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.usefixtures("not_for_torch")
 def test_a_batch_dies_when_its_last_user_does(ours: Way) -> None:
     """By counting references alone: a loop must not wait for the garbage collector to get its memory back."""

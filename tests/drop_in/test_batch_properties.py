@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +11,6 @@ from drop_in.harness import TORCH, Way, tidy_up, torch_may_fork
 from drop_in.kinds import as_it_is
 from drop_in.portrait import assert_same_portrait, portrait
 from drop_in.recipes import Kitchen, Recipe, recipes
-
-pytestmark = pytest.mark.deadline(120)
 
 
 class Menu:

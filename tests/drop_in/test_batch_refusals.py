@@ -28,7 +28,7 @@ from drop_in.harness import Way, our_way
 from drop_in.kinds import as_it_is, nested
 from drop_in.user_types import FrozenSlotted, Plain, Point
 
-pytestmark = [pytest.mark.usefixtures("not_for_torch"), pytest.mark.deadline(60)]
+pytestmark = [pytest.mark.usefixtures("not_for_torch")]
 
 
 def a_generator() -> Iterator[int]:
@@ -227,6 +227,7 @@ class Chain(Dataset[Any]):
         return link
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("dataset", [Levels(), Chain()], ids=["levels", "chain"])
 def test_what_is_too_deep_for_pickle_is_an_error_that_says_so(ours: Way, dataset: Dataset[Any]) -> None:
     """torch's worker drops it, and the loop waits for ever."""

@@ -12,8 +12,6 @@ from drop_in.kinds import LARGE, SMALL, as_it_is
 from drop_in.lookalikes import FAMILIES, Lookalikes, Reused, Step, every_order, steps
 from drop_in.portrait import Portrait, Raised, differences, portrait, portrait_of_next
 
-pytestmark = pytest.mark.deadline(90)
-
 Seen = Portrait | Raised
 NOT_COLLATED = ("kinds of tensors", "lists of numbers")
 """The first are in `test_batch_kinds`; of the others torch would make hundreds of tensors, with a descriptor each."""
@@ -60,6 +58,7 @@ def references() -> References:
     return References()
 
 
+@pytest.mark.long(but=1)
 def test_batches_that_look_alike_are_told_apart(ours: Way, references: References) -> None:
     """With one worker, so that each batch follows the one before in the same process."""
     wanted = list(steps((SMALL, LARGE)))
@@ -181,6 +180,7 @@ class Deep(Lookalikes):
         return thing
 
 
+@pytest.mark.long(but=1)
 def test_structures_of_any_depth_that_pickle_allows_arrive_again_and_again(ours: Way) -> None:
     """Where the stack ends is another place in a worker than in the trainer, and another for each way to go down."""
     depths = [depth for depth in (50, 150, 250, 320, *range(400, 500, 8)) for _ in range(4)]
@@ -199,6 +199,7 @@ class Endless(Lookalikes):
         return {"x": torch.full((1 + number % 97,), float(number)), f"key {number}": [torch.tensor(number), number]}
 
 
+@pytest.mark.long(but=1)
 def test_more_structures_than_anybody_remembers_arrive_again_and_again(ours: Way) -> None:
     numbers = [number for start in range(0, 400, 100) for number in list(range(start, start + 100)) * 3] + [
         0,

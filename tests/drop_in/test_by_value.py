@@ -16,7 +16,6 @@ from drop_in.harness import SELFTEST
 from user_scripts import Ended, Script
 
 pytestmark = [
-    pytest.mark.deadline(120),
     pytest.mark.skipif(bool(SELFTEST), reason="torch's spawn refuses most of these"),
 ]
 
@@ -491,6 +490,7 @@ def reports(known: dict[str, Ended], start_script: Callable[..., Script]) -> Cal
     return lambda form: json.loads(known[form].check().stdout)
 
 
+@pytest.mark.long(but=16)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NAMES)
 def test_works_in_a_worker_and_comes_back_as_the_trainers(

@@ -106,6 +106,7 @@ LENGTHS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("options", LENGTHS.values(), ids=LENGTHS.keys())
 def test_length_and_attributes_read_as_torchs(options: dict[str, Any]) -> None:
     def case(make: Maker) -> Any:
@@ -252,6 +253,7 @@ def test_a_loader_that_keeps_its_workers_is_as_hard_to_pickle_as_torchs(ours: Wa
     assert assert_same(ours, case)[0] is NotImplementedError
 
 
+@pytest.mark.long(but=1)
 def test_a_loop_inside_a_loop_over_the_same_loader_is_another_pass(ours: Way) -> None:
     def case(make: Maker) -> Any:
         loader = make(Numbers(3))

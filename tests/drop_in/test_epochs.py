@@ -19,6 +19,7 @@ def test_augmentation_goes_on_over_the_epochs_of_persistent_workers(ours: Way, w
     assert_same(ours, case)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("persistent", "after"), [(False, 3), (True, 1), (True, 7)])
 def test_an_epoch_broken_off_leaves_nothing_in_the_next(ours: Way, persistent: bool, after: int) -> None:
     """Deterministic samples: how far workers had read ahead at the break is a matter of luck, for torch too."""

@@ -20,6 +20,7 @@ def outcomes(batches: Any) -> list[Any]:
     return seen
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "error",
     [error for error in ERRORS if error not in (datasets.two_arguments, datasets.unicode_error)],
@@ -168,3 +169,8 @@ def test_an_index_that_cannot_be_shown_does_not_hide_the_error(ours: Way) -> Non
 
     seen = assert_same(ours, case)
     assert [kind for kind, _ in seen] == ["value"] * 2 + ["raised"] + ["value"] * 3 + ["raised"]
+
+
+def test_a_loader_that_may_fetch_nothing_ahead_is_torchs_error(ours: Way) -> None:
+    with pytest.raises(AssertionError, match="prefetch_factor must be greater than 0"):
+        iter(ours.make(Numbers(3), num_workers=1, prefetch_factor=0))

@@ -1,5 +1,6 @@
 """Iterable datasets: every item once, in torch's order, with torch's draws."""
 
+import inspect
 import time
 import warnings
 from typing import Any
@@ -36,6 +37,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("options", STREAMS.values(), ids=STREAMS.keys())
 @pytest.mark.parametrize("lengths", [(7, 7), (2, 11, 5), (0, 4), (0, 0), (5,)], ids=str)
 def test_workers_take_turns_until_their_streams_end(lengths: tuple[int, ...], options: dict[str, Any]) -> None:
@@ -179,4 +181,7 @@ def test_out_of_order_a_slow_batch_holds_up_only_what_its_worker_had_been_given(
             batches[7:]
         )  # the slow one goes on as soon as the last is fetched: either may come first
 
-    assert assert_same(our_way("grown"), case) == ([1, 3, 4, 5, 6, 7, 8], [0, 2, 9])
+    # An older torch, 2.6 for one, gives every worker its turn, also one that has not begun what it was given.
+    is_torchs_own_way = "_workers_num_tasks" in inspect.getsource(torch.utils.data.dataloader)
+    seen = assert_same(our_way("grown"), case) if is_torchs_own_way else case(our_way("grown").make)
+    assert seen == ([1, 3, 4, 5, 6, 7, 8], [0, 2, 9])

@@ -21,6 +21,7 @@ def watch(make: Maker, sampler: Watched, **options: Any) -> list[Any]:
     return seen
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize(
     ("batch_size", "prefetch", "persistent"), [(1, 2, False), (4, 1, True), (4, 5, False), (None, 2, True)]
 )

@@ -47,6 +47,7 @@ ORDERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("options", ORDERS.values(), ids=ORDERS.keys())
 def test_every_order_is_torchs(ours: Way, options: dict[str, Any]) -> None:
     batches = assert_same(ours, epochs_of(options, Numbers(13), epochs=2 if options.get("shuffle") else 1))

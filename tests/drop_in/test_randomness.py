@@ -11,6 +11,7 @@ from drop_in.datasets import Augmented, Eager, Lazy, Numbers
 from drop_in.harness import Maker, Way, assert_same, generator_states
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_random_augmentation_is_torchs_bit_for_bit(ours: Way, workers: int) -> None:
     def case(make: Maker) -> Any:
@@ -46,6 +47,7 @@ def test_generators_moved_by_worker_init_fn_stay_moved(ours: Way) -> None:
     assert_same(ours, lambda make: list(make(Augmented(7), batch_size=2, worker_init_fn=datasets.draw_first)))
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("sampler", "persistent"), [(None, False), (None, True), (Eager, True), (Eager, False), (Lazy, True)]
 )
@@ -72,6 +74,7 @@ def test_numbers_drawn_by_the_trainer_between_batches_are_torchs(ours: Way) -> N
     assert_same(ours, case)
 
 
+@pytest.mark.long(but=1)
 def test_worker_seeds_are_torchs(ours: Way) -> None:
     def case(make: Maker) -> Any:
         return [iter(make(Numbers(4)))._base_seed for _ in range(3)]

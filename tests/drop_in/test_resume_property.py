@@ -197,7 +197,8 @@ def through(paper: str, state: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
-# Seen to fail: the sampler of the next epoch drew what had been drawn; a stream that had ended was asked where it was.
+# Seen to fail: the sampler of the next epoch drew what had been drawn; a stream that had ended was asked where it was; a
+# generator that is made at first use began anew in the next epoch; a pass without workers was left before its sampler drew.
 AFTER_THE_END = Case(
     kind="in batches",
     seeding="torch",
@@ -222,12 +223,33 @@ AT_THE_LAST_BATCH = dataclasses.replace(
     stop=Stop(epoch=1, batch=5, is_after=False, is_asked_often=True, further=3),
     killed=(5, 8),
 )
+AT_THE_LAST_BATCH_WITHOUT_WORKERS = dataclasses.replace(
+    AT_THE_LAST_BATCH,
+    kind="in turn",
+    workers=0,
+    workers_after=0,
+    every=1,
+    stop=Stop(epoch=0, batch=99, is_after=False, is_asked_often=False, further=0),
+)
+
+BY_TICKET = dataclasses.replace(AT_THE_LAST_BATCH_WITHOUT_WORKERS, seeding="ticket", workers=2, workers_after=2)
+NOT_ASKED_YET = dataclasses.replace(
+    BY_TICKET,
+    kind="in batches",
+    workers=0,
+    stop=Stop(epoch=0, batch=0, is_after=False, is_asked_often=False, further=0),
+    killed=(-1, -1),
+)
 
 
+@pytest.mark.scan
 @settings(deadline=None, max_examples=examples.count(30), suppress_health_check=examples.suppressed)
 @given(case=cases())
 @example(case=AFTER_THE_END)
 @example(case=AT_THE_LAST_BATCH)
+@example(case=AT_THE_LAST_BATCH_WITHOUT_WORKERS)
+@example(case=BY_TICKET)
+@example(case=NOT_ASKED_YET)
 def test_the_two_halves_are_the_whole(case: Case) -> None:
     expected = whole(case)
     epoch = case.stop.epoch
@@ -243,7 +265,8 @@ def test_the_two_halves_are_the_whole(case: Case) -> None:
     assert_identical(expected[epoch][done:], rest[0], "rest of the epoch")
     assert_identical(expected[epoch + 1], rest[1], "next epoch")
     if not case.is_stream and (case.seeding == "ticket" or case.every == 1):
-        assert fetched.isdisjoint(indices_of(seen[-1])), "what was delivered was fetched again"
+        again = [batch for batch in seen[-1] if not fetched.isdisjoint(indices_of([batch]))]
+        assert len(again) <= case.workers_after, "more was fetched again than what each worker tries out"
 
 
 def indices_of(batches: list[Any]) -> set[int]:

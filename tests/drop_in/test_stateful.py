@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -151,6 +152,7 @@ def assert_taken_up(kind: Any, stop: int, *, passes: int = 0, **options: Any) ->
     assert_identical(generator_states(), before)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize(("workers", "every"), [(0, 1), (2, 1), (2, 3), (2, 0)])
 def test_a_pass_goes_on_with_the_next_batch_and_so_do_those_after_it(workers: int, every: int, shuffle: bool) -> None:
@@ -158,6 +160,7 @@ def test_a_pass_goes_on_with_the_next_batch_and_so_do_those_after_it(workers: in
         assert_taken_up(Drawing, stop, num_workers=workers, shuffle=shuffle, snapshot_every_n_steps=every)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", [Stream, StatefulStream])
 @pytest.mark.parametrize(("workers", "every"), [(0, 1), (2, 1), (2, 5)])
 def test_a_stream_goes_on_where_it_was(kind: Any, workers: int, every: int) -> None:
@@ -165,6 +168,7 @@ def test_a_stream_goes_on_where_it_was(kind: Any, workers: int, every: int) -> N
         assert_taken_up(kind, stop, num_workers=workers, snapshot_every_n_steps=every)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", [Drawing, Counting, Stream, StatefulStream, LateStream])
 @pytest.mark.parametrize("every", [1, 7])
 def test_kept_workers_go_on_in_a_later_pass(kind: Any, every: int) -> None:
@@ -172,6 +176,7 @@ def test_kept_workers_go_on_in_a_later_pass(kind: Any, every: int) -> None:
         assert_taken_up(kind, stop, passes=1, num_workers=2, persistent_workers=True, snapshot_every_n_steps=every)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", [Drawing, Counting, Stream, StatefulStream])
 @pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
 def test_after_the_end_the_next_pass_comes_and_before_it_an_empty_rest(kind: Any, workers: int, kept: bool) -> None:
@@ -191,7 +196,9 @@ def test_after_the_end_the_next_pass_comes_and_before_it_an_empty_rest(kind: Any
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_nothing_that_was_delivered_is_fetched_again(tmp_path: Path, workers: int) -> None:
+def test_of_what_was_delivered_one_batch_is_fetched_again_at_most_and_nothing_else_twice(
+    tmp_path: Path, workers: int
+) -> None:
     first = make(shuffle=True, num_workers=workers)
     under_way = iter(first)
     seen = [next(under_way) for _ in range(4)]
@@ -200,9 +207,125 @@ def test_nothing_that_was_delivered_is_fetched_again(tmp_path: Path, workers: in
     second = make(Drawing(log), shuffle=True, num_workers=workers)
     second.load_state_dict(state)
     seen += list(second)
+    delivered = [int(index) for batch in seen[:4] for index in batch[0]]
     fetched = [int(line) for line in log.read_text().split()]
-    assert len(fetched) == LENGTH - 4 * 3
+    assert set(fetched) & set(delivered) <= set(delivered[-3:])  # for what user code does once in a worker
+    assert sorted(set(fetched) - set(delivered)) == sorted(index for index in fetched if index not in delivered)
     assert sorted(int(index) for batch in seen for index in batch[0]) == list(range(LENGTH))
+
+
+class ChangesItsData(Dataset[Any]):
+    """Right in each pass of workers that are forked anew."""
+
+    def __init__(self) -> None:
+        self.images = [np.full(2, float(index)) for index in range(LENGTH)]
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> Any:
+        image = self.images[index]
+        image /= 10
+        return image
+
+
+@pytest.mark.parametrize(("stop", "every"), [(1, 1), (5, 1), (2, 3), (5, 3)])
+def test_a_dataset_that_changes_its_data_in_place_gives_each_sample_once(stop: int, every: int) -> None:
+    assert_taken_up(ChangesItsData, stop, num_workers=2, shuffle=True, snapshot_every_n_steps=every)
+
+
+class SeedsOnce(Drawing):
+    """Seeds generators at the first sample in each worker."""
+
+    is_seeded = False
+
+    def __getitem__(self, index: int) -> tuple[float, ...]:
+        if not self.is_seeded:
+            self.is_seeded = True
+            np.random.seed(17)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize(("stop", "every", "passes"), [(5, 1, 0), (4, 3, 0), (0, 1, 1), (1, 0, 1)])
+def test_a_dataset_that_seeds_at_its_first_sample_goes_on_with_its_numbers(stop: int, every: int, passes: int) -> None:
+    kept = bool(passes)
+    assert_taken_up(
+        SeedsOnce, stop, passes=passes, num_workers=2, persistent_workers=kept, snapshot_every_n_steps=every
+    )
+
+
+class PerClass(Dataset[Any]):
+    """Every class of samples has a generator of its own, made when the first of them is fetched."""
+
+    def __init__(self, others: int) -> None:
+        self.held: dict[int, np.random.Generator] = {}
+        self.others = [[{"in": [number]} for number in range(40)] for _ in range(others)]
+
+    def __len__(self) -> int:
+        return 72
+
+    def __getitem__(self, index: int) -> tuple[float, ...]:
+        kind = index // 24
+        if kind not in self.held:
+            self.held[kind] = np.random.default_rng(kind)
+        return index, self.held[kind].random()
+
+
+@pytest.mark.parametrize("others", [0, 40], ids=["few objects", "many objects"])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_generators_that_are_made_late_in_a_pass_go_on(workers: int, others: int) -> None:
+    options: dict[str, Any] = {"batch_size": 2, "num_workers": workers}
+    loader = StatefulDataLoader(PerClass(others), **options)
+    batches, states = [], []
+    for batch in loader:
+        batches.append(batch)
+        states.append(loader.state_dict())
+    for stop in (12, 13, 14, 24, 25):
+        resumed = StatefulDataLoader(PerClass(others), **options)
+        resumed.load_state_dict(states[stop - 1])
+        assert_identical(list(resumed), batches[stop:])
+
+
+class StreamPerClass(IterableDataset[Any]):
+    """A shuffled stream with a generator for each class of its items, made when the first of them comes."""
+
+    def __init__(self) -> None:
+        self.held: dict[int, random.Random] = {}
+
+    def __iter__(self) -> Iterator[tuple[float, ...]]:
+        info = get_worker_info()
+        numbers = list(range(info.id, 30, info.num_workers))
+        random.shuffle(numbers)
+        for number in numbers:
+            kind = number // 9
+            if kind not in self.held:
+                self.held[kind] = random.Random(kind)
+            yield number, self.held[kind].random()
+
+
+@pytest.mark.parametrize("stop", [0, 1, 10])
+@pytest.mark.parametrize("kills", [False, True])
+def test_a_stream_that_has_made_several_generators_gives_each_item_once(stop: int, kills: bool) -> None:
+    def kept() -> StatefulDataLoader[Any]:
+        seed_all()
+        return StatefulDataLoader(StreamPerClass(), batch_size=1, num_workers=2, persistent_workers=True)
+
+    loader = kept()
+    expected = [list(loader) for _ in range(3)]
+    loader = kept()
+    list(loader)
+    iterator = iter(loader)
+    batches = [next(iterator) for _ in range(stop)]
+    if kills:
+        for worker in iterator._workers:
+            os.kill(worker.pid, signal.SIGKILL)
+    else:
+        state = loader.state_dict()
+        loader = kept()
+        loader.load_state_dict(state)
+        iterator = iter(loader)
+    assert_identical([*batches, *iterator], expected[1])
+    assert_identical(list(loader), expected[2])
 
 
 def test_workers_that_are_killed_right_after_a_pass_is_taken_up_are_replaced_from_where_they_were() -> None:
@@ -229,6 +352,32 @@ def test_out_of_order_nothing_is_lost_and_nothing_comes_twice() -> None:
         second.load_state_dict(through_json(first.state_dict()))
         seen += [int(batch[0]) for batch in second]
         assert sorted(seen) == sorted(int(batch[0]) for batch in make(kind(), batch_size=1, num_workers=2))
+
+
+class FirstIsSlow(Drawing):
+    """The first batch comes after others."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 0:
+            time.sleep(0.5)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_out_of_order_a_batch_that_was_waited_for_comes_with_its_seed(workers: int) -> None:
+    options: dict[str, Any] = {"in_order": False, "seeding": "ticket", "batch_size": 2}
+    seed_all()
+    expected = list(StatefulDataLoader(Drawing(), num_workers=1, seeding="ticket", batch_size=2))
+    seed_all()
+    loader = StatefulDataLoader(FirstIsSlow(), num_workers=2, **options)
+    iterator = iter(loader)
+    batches = [next(iterator) for _ in range(3)]
+    state = through_json(loader.state_dict())
+    assert state["antifreeze"]["open"], "the slow batch came in time"
+    resumed = StatefulDataLoader(Drawing(), num_workers=workers, **options)
+    resumed.load_state_dict(state)
+    batches += resumed
+    assert_identical(sorted(batches, key=lambda batch: float(batch[0][0])), expected)
 
 
 def test_a_large_state_of_the_dataset_crosses_with_every_batch() -> None:
@@ -291,6 +440,7 @@ class Hopping(Sampler[int]):
         return LENGTH
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kind", [Backwards, Hopping])
 @pytest.mark.parametrize(("workers", "every"), [(0, 1), (2, 1), (2, 4)])
 def test_a_sampler_that_can_say_where_it_is_is_asked_and_not_drawn_from(kind: Any, workers: int, every: int) -> None:
@@ -510,3 +660,77 @@ def test_an_order_that_is_not_the_one_that_was_is_refused(workers: int) -> None:
 def test_a_number_of_steps_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="snapshot_every_n_steps"):
         make(snapshot_every_n_steps=value)
+
+
+class Interrupting(Sampler[int]):
+    """Asks for the state of its loader while a pass is begun, as a signal handler may."""
+
+    loader: StatefulDataLoader[Any]
+
+    def __init__(self) -> None:
+        self.errors: list[CheckpointError] = []
+
+    def __iter__(self) -> Iterator[int]:
+        try:
+            self.loader.state_dict()
+        except CheckpointError as error:
+            self.errors.append(error)
+        return iter(range(LENGTH))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_while_a_pass_is_begun_is_refused_and_costs_no_later_pass(workers: int) -> None:
+    """Another pass was begun for it, and the next `iter()` gave the one that had ended."""
+    sampler = Interrupting()
+    loader = StatefulDataLoader(Drawing(), batch_size=3, sampler=sampler, num_workers=workers)
+    sampler.loader = loader
+    assert [len(list(loader)) for _ in range(2)] == [10, 10]
+    assert sampler.errors
+    assert "a pass is being begun" in str(sampler.errors[0])
+
+
+class Interrupted(StatefulStream):
+    """Ctrl-C comes while it makes its eighth item."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, item in enumerate(super().__iter__()):
+            if number == 7:
+                raise KeyboardInterrupt
+            yield item
+
+
+def test_a_stream_that_was_interrupted_in_a_batch_does_not_say_that_the_user_has_it() -> None:
+    loader = StatefulDataLoader(Interrupted(), batch_size=3)
+    batches = iter(loader)
+    next(batches), next(batches)
+    with pytest.raises(KeyboardInterrupt):
+        next(batches)
+    with pytest.raises(CheckpointError, match="has given some of its items"):
+        loader.state_dict()
+
+
+class Stateless(random.Random):
+    def getstate(self) -> Any:
+        raise NotImplementedError("it has none")
+
+
+class DrawsFromTheStateless(Dataset[float]):
+    def __init__(self) -> None:
+        self.own = Stateless(3)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> float:
+        return self.own.random()
+
+
+@pytest.mark.parametrize("seeding", [None, "ticket"])
+def test_without_workers_a_generator_without_a_state_is_no_error_until_a_state_is_asked_for(seeding: Any) -> None:
+    loader = StatefulDataLoader(DrawsFromTheStateless(), batch_size=2, seeding=seeding)
+    batches = iter(loader)
+    assert len(next(batches)) == 2
+    if seeding is None:
+        with pytest.raises(NotImplementedError, match="it has none"):
+            loader.state_dict()
+    assert len(list(batches)) == 3

@@ -121,12 +121,14 @@ def check_equals_no_workers(way: Way, case: Case, workers: int) -> None:
         assert_identical(expected, seen if case.in_order else in_plan_order(seen, expected))
 
 
+@pytest.mark.scan
 @settings(deadline=None, max_examples=examples.count(24), suppress_health_check=examples.suppressed)
 @given(case=cases(), workers=st.sampled_from([1, 2, 3, 5]))
 def test_batches_are_those_of_no_workers_whatever_happens(case: Case, workers: int) -> None:
     check_equals_no_workers(our_way("grown"), case, workers)
 
 
+@pytest.mark.scan
 @settings(deadline=None, max_examples=examples.count(4), suppress_health_check=examples.suppressed)
 @given(case=cases(), workers=st.sampled_from([1, 2]))
 def test_batches_of_a_clean_stem_are_those_of_no_workers_whatever_happens(case: Case, workers: int) -> None:

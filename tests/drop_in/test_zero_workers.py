@@ -207,6 +207,20 @@ def test_samples_are_not_copied_and_not_kept() -> None:
     assert array() is None
 
 
+class Answering(Dataset[Any]):
+    """Writes into what it is asked with."""
+
+    def __getitem__(self, request: dict[str, int]) -> dict[str, int]:
+        request["answer"] = request["number"] + 1
+        return request
+
+
+def test_an_index_is_the_samplers_own_object() -> None:
+    requests: list[dict[str, int]] = [{"number": 1}, {"number": 2}]
+    loader = DataLoader(Answering(), sampler=requests, batch_size=None, collate_fn=lambda answer: answer)
+    assert all(batch is request for batch, request in zip(loader, requests, strict=True))
+
+
 def test_it_is_torchs_iterator_without_threads() -> None:
     loader = DataLoader(Drawing())
     batches = iter(loader)
@@ -301,6 +315,7 @@ CASES: list[tuple[type[Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.long(but=9)
 @pytest.mark.parametrize("policy", [*POLICIES, {"on_error": "replace"}], ids=repr)
 @pytest.mark.parametrize(("dataset", "options"), CASES, ids=named)
 def test_a_policy_does_what_it_does_with_a_worker(

@@ -1,20 +1,17 @@
-"""Every test starts with nothing said, a state folder of its own, and alone in its job."""
+"""Every test starts with a state folder of its own, and alone in its job."""
 
 import resource
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from antifreeze.observe import files, say
+from antifreeze.observe import files
 
 
 @pytest.fixture(autouse=True)
 def afresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(say, "_said", set())
-    monkeypatch.setattr(say, "_counts", Counter())
     monkeypatch.setattr(files, "_made", None)
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.setenv("ANTIFREEZE_DIR", str(tmp_path / "state"))

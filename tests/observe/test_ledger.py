@@ -56,7 +56,7 @@ def test_the_newest_records_are_kept_and_the_counts_are_of_all() -> None:
     assert (len(ledger), ledger.dropped) == (MOST_RECORDS, 3)
     assert (ledger[0].batch, ledger[-1].batch) == (3, MOST_RECORDS + 2)
     assert ledger.counts == {Kind.STALL: MOST_RECORDS + 3}
-    assert ledger.counts[Kind.RESCUED] == 0
+    assert ledger.counts[Kind.HEDGE_WON] == 0
 
 
 def test_a_ledger_is_read_like_a_list() -> None:
@@ -81,8 +81,8 @@ def test_the_counts_given_out_cannot_change_the_ledger() -> None:
 
 def test_a_ledger_says_how_it_is_in_one_line() -> None:
     ledger = filled(Ledger(most=2), 3)
-    ledger.add(Kind.RESCUED, "x")
-    assert repr(ledger) == "<Ledger: 3 stall, 1 rescued; the oldest 2 are no longer kept>"
+    ledger.add(Kind.HEDGE_WON, "x")
+    assert repr(ledger) == "<Ledger: 3 stall, 1 hedge-won; the oldest 2 are no longer kept>"
     assert repr(Ledger()) == "<Ledger: nothing happened>"
 
 
@@ -185,8 +185,8 @@ def test_a_forked_child_and_the_trainer_write_to_the_same_file(tmp_path: Path) -
         filled(ledger, 2)
         os._exit(0)
     os.waitpid(pid, 0)
-    ledger.add(Kind.RESCUED, "after")
-    assert [line["kind"] for line in lines_of(tmp_path / "ledger")] == ["stall", "stall", "stall", "rescued"]
+    ledger.add(Kind.HEDGE_WON, "after")
+    assert [line["kind"] for line in lines_of(tmp_path / "ledger")] == ["stall", "stall", "stall", "hedge-won"]
     assert len(ledger) == 2
 
 
@@ -252,10 +252,10 @@ def test_a_full_disk_costs_lines_of_the_file_and_nothing_else(
     assert said.count("part of a line") == 1 and said.count("File too large") == 1
     assert ledger.counts == {Kind.STALL: 4, Kind.LEDGER_TROUBLE: 2}
 
-    ledger.add(Kind.RESCUED, "there is room again")
-    ledger.add(Kind.RESCUED, "and still is")
+    ledger.add(Kind.HEDGE_WON, "there is room again")
+    ledger.add(Kind.HEDGE_WON, "and still is")
     first, cut, gap, _, last = path.read_text().splitlines()
-    assert (json.loads(first)["batch"], json.loads(last)["kind"]) == (0, "rescued")
+    assert (json.loads(first)["batch"], json.loads(last)["kind"]) == (0, "hedge-won")
     assert json.loads(gap)["what"] == "records before the next that could not be written: 3"
     with pytest.raises(json.JSONDecodeError):
         json.loads(cut)
@@ -283,5 +283,5 @@ def test_a_file_that_was_moved_away_is_followed_by_a_new_one(tmp_path: Path) -> 
     path = tmp_path / "ledger"
     ledger = filled(Ledger(path), 1)
     path.rename(tmp_path / "ledger.1")
-    ledger.add(Kind.RESCUED, "x")
-    assert [line["kind"] for line in lines_of(path)] == ["rescued"]
+    ledger.add(Kind.HEDGE_WON, "x")
+    assert [line["kind"] for line in lines_of(path)] == ["hedge-won"]

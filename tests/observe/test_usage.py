@@ -17,7 +17,6 @@ def test_a_line_says_what_carries_a_loader(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_a_file_that_cannot_be_written_is_told_of_once_and_is_no_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("antifreeze.observe.say._said", set())
     monkeypatch.setenv("ANTIFREEZE_USAGE", str(tmp_path / "missing" / "usage"))
     for _ in range(2):
         usage.record(engine="antifreeze", stem="grown", reason=None)

@@ -1,8 +1,9 @@
 """Sampler → tickets."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,40 @@ def test_every_epoch_begins_at_batch_0_and_worker_0_and_no_number_is_used_twice(
         assert [ticket.worker for ticket in tickets] == [batch % workers for batch in range(length)]
         numbers += [ticket.number for ticket in tickets]
     assert numbers == list(range(sum(lengths)))
+
+
+BUFFERS: dict[str, Callable[[], Any]] = {
+    "list": lambda: [0, 1],
+    "array": lambda: np.zeros(2, dtype=int),
+    "list of lists": lambda: [[0], [1]],
+    "tuple of arrays": lambda: (np.zeros(1, dtype=int), 5),
+    "dict": lambda: {0: 0},
+}
+
+
+@pytest.mark.parametrize("buffer", BUFFERS.values(), ids=BUFFERS.keys())
+@pytest.mark.parametrize("seed", [None, 3])
+def test_a_sampler_may_use_the_same_object_for_every_index(buffer: Callable[[], Any], seed: int | None) -> None:
+    def reusing() -> Iterator[Any]:
+        index = buffer()
+        for number in range(4):
+            part = index if isinstance(index, dict) or not isinstance(index[0], list | np.ndarray) else index[0]
+            part[0] = number
+            yield index
+
+    plan = Plan(workers=2)
+    plan.begin(next_of(reusing()), seed=seed)
+    then = [repr(index) for index in reusing()]
+    assert [repr(ticket.index) for ticket in draw_all(plan)] == then
+
+
+def test_an_object_of_the_users_stays_the_same_object() -> None:
+    key = object()
+    plan = Plan(workers=2)
+    plan.begin(next_of([key, [key]]))
+    first, second = draw_all(plan)
+    assert first.index is key
+    assert second.index[0] is key
 
 
 def test_a_new_epoch_may_begin_before_the_last_one_is_drawn() -> None:

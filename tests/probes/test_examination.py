@@ -157,6 +157,7 @@ def as_written(facts: Facts) -> Trial:
     return trial
 
 
+@pytest.mark.long
 def test_a_healthy_loader_is_tried_on_both_engines_and_without_workers(examined: dict[str, Facts]) -> None:
     facts = examined["healthy"]
     assert facts.run is not None and facts.run.outcome is Outcome.OK and facts.run.reached_a_loader
@@ -275,7 +276,7 @@ def test_whoever_interrupts_it_finds_nothing_left(signum: signal.Signals, tmp_pa
     assert not [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(PREFIX)]
 
 
-@pytest.mark.deadline(90)
+@pytest.mark.long
 def test_a_temporary_directory_that_is_too_far_away_for_torchs_sockets_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

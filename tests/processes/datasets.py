@@ -91,7 +91,7 @@ class Stuck(Numbers):
             self.kind()
         return index
 
-    def wait_stuck(self, workers: int, *, within_s: float = 10.0) -> list[Incarnation]:
+    def wait_stuck(self, workers: int, *, within_s: float = 60.0) -> list[Incarnation]:
         """In the trainer: wait until that many workers are stuck; gives them and their children."""
         names = lambda: [int(path.name.partition("-")[2]) for path in self.folder.glob("stuck-*")]  # noqa: E731
         assert wait_until(lambda: len(names()) >= workers, within_s), "workers did not get stuck"
@@ -106,7 +106,7 @@ def children_of(pids: list[int]) -> list[int]:
     return [int(child) for path in lists if path.exists() for child in path.read_text().split()]
 
 
-def assert_ended(processes: list[Incarnation], *, within_s: float) -> None:
+def assert_ended(processes: list[Incarnation], *, within_s: float = 30.0) -> None:
     gone = wait_until(lambda: not any(is_running(who) for who in processes), within_s)
     assert gone, f"still running: {[who for who in processes if is_running(who)]}"
 

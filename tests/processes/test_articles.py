@@ -13,7 +13,6 @@ from drive import has_all_words_of_any
 from page import CLAIMS, commands_of
 
 # The examples have four workers each, and a spawned torch imports for seconds when the machine is busy.
-slow_start = pytest.mark.deadline(90)
 LIMIT_S = 60.0
 
 TORCH_FORK = Column("torch", "fork")
@@ -27,13 +26,13 @@ def ended(*, stderr: str = "", stdout: str = "", exit_code: int | None = 0, seco
     return Ending(exit_code, False, seconds, stdout, stderr, (), ())
 
 
-@slow_start
+@pytest.mark.long
 def test_a_lambda_in_the_dataset_crosses_under_spawn() -> None:
     cell = run_cell(example_named("pickling"), Column("antifreeze", "spawn"), time_limit_s=LIMIT_S)
     assert cell.faults == ()
 
 
-@slow_start
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_samples_that_are_none_end_in_an_error_that_names_one(method: str) -> None:
     cell = run_cell(example_named("exception"), Column("antifreeze", method), time_limit_s=LIMIT_S)

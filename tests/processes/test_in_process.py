@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import errno
-import multiprocessing
 import queue
 import random
 import textwrap
@@ -135,26 +134,6 @@ def test_kept_workers_are_kept_in_the_trainer_as_well(dataset: Any) -> None:
     del loader
 
 
-def test_a_pool_of_processes_that_cannot_cross_is_used_in_the_trainer() -> None:
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        loader = our_class()(Pooled(pool), batch_size=4, num_workers=2)
-        assert [batch.tolist() for batch in loader] == DOUBLED
-        assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
-
-
-class Pooled(Numbers):
-    def __init__(self, pool: Any) -> None:
-        super().__init__(LENGTH)
-        self.pool = pool
-
-    def __getitem__(self, index: int) -> int:
-        return self.pool.apply_async(double, (index,)).get(PATIENCE_S)  # type: ignore[no-any-return]
-
-
-def double(number: int) -> int:
-    return 2 * number
-
-
 class Restarting(Served):
     """Knows how to be sent to a worker: its thread is started there, when it is needed."""
 
@@ -167,12 +146,13 @@ class Restarting(Served):
         return super().__getitem__(index)
 
 
-def test_a_dataset_that_starts_its_thread_in_the_worker_has_workers(way: Way) -> None:
+@pytest.mark.long(but=1)
+def test_a_dataset_that_starts_its_thread_where_it_arrives_has_workers_if_it_is_sent(way: Way) -> None:
     dataset = Restarting()
     try:
         loader = way.make(dataset, batch_size=4)
         assert [batch.tolist() for batch in loader] == DOUBLED
-        assert account_of(loader).ledger.counts == ({Kind.CLEAN_START: 1} if way.name == "grown" else {})
+        assert account_of(loader).ledger.counts == ({Kind.IN_PROCESS: 1} if way.name == "grown" else {})
     finally:
         dataset.close()
 
@@ -265,7 +245,7 @@ def test_workers_that_turn_out_to_wait_for_a_thread_are_given_up(
         for _ in range(2):
             assert [batch.tolist() for batch in loader] == DOUBLED
         counts = account_of(loader).ledger.counts
-        assert (counts[Kind.CLEAN_START], counts[Kind.IN_PROCESS]) == (1, 2)
+        assert (counts[Kind.RISKY_FORK], counts[Kind.IN_PROCESS]) == (1, 2)
         assert counts[Kind.STALL] >= 1
     finally:
         dataset.close()
@@ -334,6 +314,7 @@ FAULTS = {
 """What fails, with which error, and when at the earliest."""
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("fault", "at"), [(fault, at) for fault in FAULTS for at in (FAULTS[fault][3], 12)])
 def test_after_a_fault_of_ours_the_rest_is_loaded_in_the_trainer_bit_for_bit(
     fault: str, at: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -350,6 +331,7 @@ def test_after_a_fault_of_ours_the_rest_is_loaded_in_the_trainer_bit_for_bit(
     assert "the rest of this epoch is loaded in this process" in capfd.readouterr().err
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("dataset", [Large, Stream])
 @pytest.mark.parametrize("options", [{}, {"persistent_workers": True}], ids=["", "kept"])
 def test_so_are_large_batches_and_streams(

@@ -3,6 +3,8 @@
 What interrupts is what a program does with signals: a handler that raises, such as Ctrl-C's, or one that saves.
 """
 
+import ctypes
+import functools
 import os
 import pickle
 import re
@@ -97,15 +99,16 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_no_process_of_ours_runs_what_the_trainer_does_about_a_signal(start_script: Callable[..., Script]) -> None:
     """Ctrl-C goes to the whole group, and a stem is in it until it has a group of its own: a second trainer, saving."""
     script = start_script(FORKING)
-    (trainer,) = script.wait_line(r"trainer (\d+)", within_s=15).groups()
+    (trainer,) = script.wait_line(r"trainer (\d+)", within_s=60).groups()
     while script.process.poll() is None and "done" not in script.stdout:
         for _ in range(50):
             os.killpg(script.process.pid, signal.SIGINT)
             time.sleep(0.0003)
-    said = script.wait_exit(within_s=10).check().stdout
+    said = script.wait_exit(within_s=60).check().stdout
     assert set(re.findall(r"saved by (\d+)\n", said)) == {trainer}
     script.assert_gone()
 
@@ -198,6 +201,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.fallback
 @pytest.mark.parametrize(
     ("kind", "start_method", "action", "moments"),
@@ -254,13 +258,14 @@ def test_a_dataset_that_takes_for_ever_to_send_can_be_interrupted_and_is_not_bla
     interrupt(lambda: iter(loader), when=reached.exists, kind=kind)
 
 
+@pytest.mark.long
 def test_a_clean_base_whose_start_is_interrupted_is_ended_and_the_next_works(interrupt: Interrupt) -> None:
     clean.stop_base()
     loader = our_way("clean").make(Numbers(4))
     started: list[Incarnation] = []
     interrupt(lambda: iter(loader), when=lambda: is_starting(started))
     assert clean.base_pid() is None
-    assert_ended(started, within_s=2)
+    assert_ended(started)
     assert [int(batch) for batch in loader] == [0, 1, 2, 3]
 
 
@@ -280,7 +285,7 @@ def test_an_interruption_comes_out_and_ends_a_clean_base_that_hangs(interrupt: I
         return bool(started)
 
     interrupt(lambda: iter(our_way("clean").make(Numbers(4))), when=is_stopped)
-    assert_ended(started, within_s=2)
+    assert_ended(started)
 
 
 def test_a_stop_that_is_interrupted_ends_stuck_workers_all_the_same_and_may_be_repeated(
@@ -291,7 +296,7 @@ def test_a_stop_that_is_interrupted_ends_stuck_workers_all_the_same_and_may_be_r
     processes = dataset.wait_stuck(2)
     interrupt(batches._shutdown_workers, after_s=0.2)
     batches._shutdown_workers()
-    assert_ended(processes, within_s=0.5)
+    assert_ended(processes)
 
 
 class Gated(Numbers):
@@ -307,6 +312,7 @@ class Gated(Numbers):
         return index
 
 
+@pytest.mark.long(but=1)
 def test_an_interruption_while_next_waits_costs_no_batch(way: Way, tmp_path: Path, interrupt: Interrupt) -> None:
     gate = tmp_path / "gate"
     batches = iter(way.make(Gated(gate, first=2)))
@@ -315,6 +321,51 @@ def test_an_interruption_while_next_waits_costs_no_batch(way: Way, tmp_path: Pat
         interrupt(batches.__next__, when=this_thread_waits(), after_s=after_s)
     gate.touch()
     assert seen + [int(batch) for batch in batches] == list(range(8))
+
+
+class Timeout(Exception):
+    """What programs raise to break off what takes too long."""
+
+
+def give_up(after: str, signum: int, frame: FrameType | None) -> None:
+    raise Timeout(after)
+
+
+def test_a_timeout_by_a_handler_that_is_no_function_comes_out(way: Way, tmp_path: Path) -> None:
+    """It must not be taken for a fault of ours, for which the rest of the epoch would be loaded in this process."""
+    gate = tmp_path / "gate"
+    batches = iter(way.make(Gated(gate, first=2)))
+    seen = [int(next(batches)) for _ in range(2)]
+    before = signal.signal(signal.SIGALRM, functools.partial(give_up, "half a second"))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(Timeout, match="half a second"):
+            next(batches)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    gate.touch()
+    assert seen + [int(batch) for batch in batches] == list(range(8))
+    assert batches._workers
+
+
+def test_what_another_thread_throws_into_the_one_that_waits_comes_out(way: Way, tmp_path: Path) -> None:
+    """As libraries do that limit the time of a function in a thread, and programs that end their threads."""
+    gate = tmp_path / "gate"
+    batches = iter(way.make(Gated(gate, first=0)))
+    thread, is_waiting = threading.get_ident(), this_thread_waits()
+
+    def throw() -> None:
+        if wait_until(is_waiting, 20):
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Timeout))
+
+    thrower = threading.Thread(target=throw)
+    thrower.start()
+    with pytest.raises(Timeout):
+        next(batches)
+    thrower.join()
+    gate.touch()
+    assert [int(batch) for batch in batches] == list(range(8))
+    assert batches._workers
 
 
 def this_thread_waits() -> Callable[[], bool]:
@@ -419,9 +470,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "size"), [("KeyboardInterrupt", 3), ("TimeoutError", 50_000)])
 def test_after_an_interruption_at_any_moment_the_next_batch_or_an_error_comes(
     run_script: Callable[..., Ended], kind: str, size: int
 ) -> None:
     """Batches that are copied out of their slot, and batches that are lent."""
-    assert run_script(MOMENTS, kind, str(size), timeout=25).check().stdout == "OK\n"
+    assert run_script(MOMENTS, kind, str(size)).check().stdout == "OK\n"

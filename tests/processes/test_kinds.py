@@ -321,6 +321,7 @@ print("".join(sample.text for sample in samples))
 """
 
 
+@pytest.mark.long
 def test_a_kind_of_a_script_without_a_main_guard(tmp_path: Path, run_script: RunScript) -> None:
     (tmp_path / "letters").write_text("abcdef")
-    assert run_script(SCRIPT, str(tmp_path / "letters"), timeout=50).check().stdout == "abcdef\n"
+    assert run_script(SCRIPT, str(tmp_path / "letters")).check().stdout == "abcdef\n"

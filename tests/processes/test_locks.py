@@ -72,6 +72,7 @@ def enter_both(guard: Any, strike: Callable[[], None]) -> None:
         acquire(guard[1], strike)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("make", "work"),
     [

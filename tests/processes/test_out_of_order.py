@@ -41,6 +41,7 @@ def numbers_of(batches: Any) -> list[int]:
     return [int(number) for batch in batches for number in batch]
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kept", [False, True])
 def test_samples_that_end_workers_come_once_and_so_do_all_others(way: Way, tmp_path: Path, kept: bool) -> None:
     dataset = Deadly(tmp_path, 0, 7, 8, 33, 34, 35, 36, 89)
@@ -50,6 +51,7 @@ def test_samples_that_end_workers_come_once_and_so_do_all_others(way: Way, tmp_p
     assert {mark.name for mark in tmp_path.iterdir()} == {str(index) for index in dataset.deadly}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("prefetch_factor", [1, 4])
 def test_workers_that_are_killed_at_any_moment_cost_nothing(tmp_path: Path, prefetch_factor: int) -> None:
     loader = our_way("grown").make(
@@ -89,6 +91,7 @@ def deadly_stream(tmp_path: Path) -> Stream:
     return Stream(tmp_path, 20, 3, 31)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("way", ["grown", "clean"])
 @pytest.mark.parametrize("kept", [False, True])
 def test_every_stream_is_read_to_its_end_bit_for_bit(deadly_stream: Stream, kept: bool, way: str) -> None:

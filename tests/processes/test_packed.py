@@ -68,10 +68,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.deadline(60)
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_spawned_workers_of_torch_read_it_where_it_lies(run_script: Callable[..., Ended], method: str) -> None:
-    ended = run_script(SPAWNED, method, timeout=50).check()
+    ended = run_script(SPAWNED, method).check()
     rows, in_shm = json.loads(ended.stdout)
     assert rows == [[each["path"], each["label"], True, True] for each in ELEMENTS]
     assert in_shm == []
@@ -98,8 +98,8 @@ OWN_CLASSES = textwrap.dedent("""
 """)
 
 
-@pytest.mark.deadline(60)
+@pytest.mark.long
 @pytest.mark.usefixtures("not_for_torch")
 def test_elements_of_classes_of_a_script_without_a_guard_reach_a_clean_stem(run_script: Callable[..., Ended]) -> None:
-    ended = run_script(OWN_CLASSES, env={"ANTIFREEZE": "require"}, timeout=50).check()
+    ended = run_script(OWN_CLASSES, env={"ANTIFREEZE": "require"}).check()
     assert ended.stdout == "[[0, 1, 2, 3], [4, 5, 6, 7]]\n"

@@ -95,10 +95,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.deadline(60)
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_so_do_spawned_workers_of_torch(run_script: Callable[..., Ended], tmp_path: Path, method: str) -> None:
-    run_script(SPAWNED, method, str(tmp_path / "log"), timeout=50).check()
+    run_script(SPAWNED, method, str(tmp_path / "log")).check()
 
 
 AT_EXIT = """

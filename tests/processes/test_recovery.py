@@ -1,10 +1,12 @@
 """Workers, stems and the base die; the user's loop sees every batch once, in order, bit for bit what a calm torch gives."""
 
 import contextlib
+import contextvars
+import functools
 import os
 import random
 import signal
-import time
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +38,30 @@ class Slotted:
 OF_THE_MODULE = np.random.default_rng(9)
 
 
+OF_THE_THREAD = threading.local()
+OF_THE_CONTEXT: contextvars.ContextVar[random.Random] = contextvars.ContextVar("generator")
+
+
+@functools.cache
+def of_the_cache() -> random.Random:
+    return random.Random(14)
+
+
+@functools.lru_cache
+def of_the_other_cache(name: str) -> random.Random:
+    return random.Random(name)
+
+
+def apart() -> float:
+    """Draws from generators that are made at first use, and kept where attributes and globals do not lead to."""
+    if not hasattr(OF_THE_THREAD, "rng"):
+        OF_THE_THREAD.rng = random.Random(15)
+    if OF_THE_CONTEXT.get(None) is None:
+        OF_THE_CONTEXT.set(random.Random(16))
+    drawn = float(OF_THE_THREAD.rng.random() + OF_THE_CONTEXT.get().random() + of_the_cache().random())
+    return drawn + of_the_other_cache("ab"[drawn > 1.5]).random()
+
+
 def noise(own: random.Random = random.Random(10)) -> float:  # noqa: B008
     """Draws from a generator that is a default, and from one that is a global."""
     return own.random() + OF_THE_MODULE.random()
@@ -53,13 +79,16 @@ class Augmented(Dataset[Any]):
         self.own = np.random.default_rng(7)
         self.torchs = torch.Generator().manual_seed(3)
         self.lazy: random.Random | None = None
+        self.opened: Slotted | None = None
 
     def __len__(self) -> int:
         return self.length
 
     def __getitem__(self, index: int) -> Any:
-        if self.lazy is None:
+        if self.lazy is None:  # and what is opened beside it is not asked for by itself, as most datasets have it
             self.lazy = random.Random(5)
+            self.opened = Slotted()
+        assert self.opened is not None
         return {
             "index": index,
             "torch": torch.rand(4),
@@ -68,8 +97,10 @@ class Augmented(Dataset[Any]):
             "own": self.own.random(),
             "torchs": torch.rand(2, generator=self.torchs),
             "lazy": self.lazy.random(),
+            "opened": self.opened.rng.random(),
             "class": self.of_the_class.rand(),
             "module": noise(),
+            "apart": apart(),
             "hidden": [self.hidden[0].rng.random(), next(iter(self.hidden[1])).random(), self.hidden[2][0].random()],
             "bits": self.bits.random_raw() >> 12,
             "large": torch.full((2000,), float(index)),
@@ -130,7 +161,7 @@ class Killer:
                 self.kills += 1
 
 
-@pytest.mark.deadline(120)  # on a busy machine; a hundred workers are started
+@pytest.mark.long
 @pytest.mark.parametrize("keep", [False, True], ids=["new workers every epoch", "workers kept"])
 def test_under_a_hundred_kills_batches_are_bit_for_bit_those_of_a_calm_torch(way: Way, keep: bool) -> None:
     expected = calm("fork", persistent_workers=keep)
@@ -166,6 +197,7 @@ DEATHS = [
 ]
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("death", DEATHS, ids=lambda death: death.__name__)
 def test_a_death_at_a_sample_that_does_not_recur_costs_nothing(
     way: Way, tmp_path: Path, death: Callable[[], None]
@@ -242,16 +274,39 @@ def test_a_sample_that_kills_every_time_is_named_after_two_attempts(way: Way) ->
     assert "2 workers have ended there" in str(error)
 
 
+class OneByOne(Dataset[Any]):
+    """One thing for each key, which is no list of samples, whatever it looks like; one of them ends its worker."""
+
+    def __init__(self, poison: Any) -> None:
+        self.poison = poison
+
+    def __getitem__(self, key: Any) -> Any:
+        if key == self.poison:
+            os._exit(9)
+        return key
+
+    def __len__(self) -> int:
+        return 1000
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_without_batches_a_key_is_quarantined_as_a_whole(way: Way, kind: Any) -> None:
+    keys = [kind((row, column)) for row in range(4) for column in range(4)]
+    options: dict[str, Any] = {"sampler": keys, "collate_fn": None, "on_error": "skip", "max_lost": 1}
+    loader = way.make(OneByOne(kind((1, 1))), batch_size=None, **options)
+    expected = [torch.tensor(key).tolist() for key in keys if key != kind((1, 1))]
+    for _ in range(2):
+        assert [list(map(int, key)) for key in loader] == expected
+
+
 class ManyPoisons(Numbers):
     def __getitem__(self, index: int) -> int:
         os._exit(9)
 
 
 def test_a_dataset_that_ends_every_worker_ends_in_an_error(way: Way) -> None:
-    start = time.monotonic()
     with pytest.raises(WorkerLost, match="exit code 9"):
         list(way.make(ManyPoisons(4000), batch_size=4, num_workers=3))
-    assert time.monotonic() - start < 20
 
 
 @pytest.fixture(autouse=True)

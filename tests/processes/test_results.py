@@ -1,7 +1,6 @@
 """What a worker sends back arrives, whatever its size, or is an error that says what could not be sent."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,14 @@ from processes import datasets
 from processes.datasets import LocalError, Loud, Numbers, Squares, Stuck, Unsendable, assert_ended
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.usefixtures("not_for_torch")
 @pytest.mark.parametrize("kind", ["lock", "generator", "frame"])
 def test_a_result_that_cannot_be_pickled_is_an_error_that_names_it(way: Way, kind: str) -> None:
     batches = iter(way.make(Unsendable(kind), collate_fn=datasets.as_is))
     seen = [next(batches)[0]["index"] for _ in range(3)]
-    since = time.monotonic()
     with pytest.raises(Exception, match=kind) as caught:
         next(batches)
-    assert time.monotonic() - since < 2
     assert seen == [0, 1, 2]
     assert re.search(r"\['?parts'?\]\[1\]\['?reader'?\]", str(caught.value)), str(caught.value)
     assert [batch[0]["index"] for batch in batches] == [4, 5, 6, 7]
@@ -51,13 +49,11 @@ def test_forty_thousand_indices_fit_into_a_batch(way: Way) -> None:
 def test_the_trainer_never_waits_for_a_worker_that_does_not_read(tmp_path: Path) -> None:
     """Both workers are stopped, and there is more to send than any pipe holds."""
     dataset = Stuck(tmp_path, datasets.be_stopped, length=50_000)
-    since = time.monotonic()
     options = {"batch_sampler": Squares(40, 40_960), "prefetch_factor": 20}
     batches = iter(our_way("grown").make(dataset, **options))
-    assert time.monotonic() - since < 3
     processes = dataset.wait_stuck(2)
     del batches
-    assert_ended(processes, within_s=2.5)
+    assert_ended(processes)
 
 
 def test_a_batch_of_many_small_objects_arrives(way: Way) -> None:

@@ -54,7 +54,7 @@ def drive(names: list[str], report: Path) -> list[dict[str, Any]]:
     return list(json.loads(report.read_text()))
 
 
-@pytest.mark.deadline(110)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_case_of_the_zoo_ends_as_its_header_says(request: pytest.FixtureRequest, name: str) -> None:
     if "shm_mb" in CASES[name] and not CAN_MOUNT:

@@ -134,11 +134,11 @@ def memory_cgroup() -> Iterator[tuple[Path, Path, Path]]:
         cgroup.rmdir()
 
 
-@pytest.mark.deadline(120)
+@pytest.mark.long
 def test_a_tight_memory_cgroup_costs_workers_and_never_the_trainer(
     run_script: Callable[..., Ended], memory_cgroup: tuple[Path, Path, Path]
 ) -> None:
     members, limit, used = memory_cgroup
     enter = f'echo $$ > {members} && exec "$@"'
-    ended = run_script(TIGHT, str(limit), str(used), timeout=90, wrapper=("sh", "-c", enter, "sh"))
+    ended = run_script(TIGHT, str(limit), str(used), wrapper=("sh", "-c", enter, "sh"))
     assert ended.check().stdout == "OK\n"

@@ -221,10 +221,11 @@ os.wait()
 """
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("before", ["", "faulthandler.enable()"])
 def test_a_child_of_a_worker_crashes_as_it_would_have_without_us(before: str) -> None:
     command = [sys.executable, "-c", SCRIPT.format(before=before)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=25, check=True)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
     assert ended.stderr.partition("\n")[0] == ("Fatal Python error: Segmentation fault" if before else "")
 
 

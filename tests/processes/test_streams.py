@@ -86,6 +86,7 @@ def calm(dataset: Any, passes: int = 2, **options: Any) -> list[Any]:
     return batches
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("way", ["grown", "clean"])
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("place", [(0, 0), (1, 1), (1, 13), (2, 5)], ids=str)
@@ -142,6 +143,78 @@ def test_passes_that_are_broken_off_one_after_the_other_take_nothing_from_the_ne
         expected = broken_off(TORCH.make)
     tidy_up()
     assert_identical(expected, broken_off(our_way("grown").make))
+
+
+class Shuffled(Stream):
+    """Counts its passes, at their start or at their end, and shuffles by that count; dies in the third one if told to."""
+
+    def __init__(self, folder: Path, *lengths: int, counts: str) -> None:
+        super().__init__(folder, *lengths)
+        self.counts = counts
+        self.epoch = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        order = random.Random(self.epoch).sample(range(self.lengths[info.id]), self.lengths[info.id])
+        self.epoch += self.counts == "start"
+        for place, number in enumerate(order):
+            if self.epoch >= 2:
+                for time_ in range(self.fatal.get((info.id, place), 0)):
+                    self.die_once(f"{info.id}-{place}-{time_}")
+            yield torch.tensor([info.id, number])
+        self.epoch += self.counts == "end"
+
+
+@pytest.mark.parametrize("counts", ["start", "end"])
+def test_a_worker_that_takes_over_in_a_later_pass_knows_how_many_there_were(tmp_path: Path, counts: str) -> None:
+    dataset = Shuffled(tmp_path, 20, 20, counts=counts)
+
+    def passes(make: Any, *, kills: bool) -> list[Any]:
+        loader = make(dataset, num_workers=2, batch_size=2, persistent_workers=True)
+        seen = []
+        for _ in range(2):
+            seen += list(loader)
+        iterator = iter(loader)
+        seen += list(iterator)
+        for worker in iterator._workers if kills else ():
+            os.kill(worker.pid, signal.SIGKILL)
+        return seen + list(loader)
+
+    with torch_may_fork():
+        expected = passes(TORCH.make, kills=False)
+    tidy_up()
+    dataset.fatal = {(0, 3): 1, (1, 12): 1, (1, 17): 1}
+    assert_identical(expected, passes(our_way("grown").make, kills=True))
+
+
+class Consumed(Stream):
+    """Goes on where the last pass ended; dies before the first item of a later one, if told to."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        super().__init__(folder, *lengths)
+        self.todo = list(range(100))
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        for _ in range(4):
+            if self.fatal and self.passes == 2:
+                self.die_once("died")
+            yield self.todo.pop()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_a_stream_keeps_from_pass_to_pass_is_named_where_it_is_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], dies: bool
+) -> None:
+    dataset = Consumed(tmp_path, 4)
+    dataset.fatal = {(0, 0): 1} if dies else {}
+    loader = our_way("grown").make(dataset, num_workers=1, batch_size=None, persistent_workers=True)
+    passes = [list(loader), list(loader)]
+    assert passes == [[99, 98, 97, 96], [99, 98, 97, 96] if dies else [95, 94, 93, 92]]
+    told = re.findall(r"AF504 .* begins with (.*) as before the first pass", capfd.readouterr().err)
+    assert told == (["dataset.todo"] if dies else [])
 
 
 def test_an_item_that_ends_every_worker_is_named(tmp_path: Path) -> None:
@@ -215,6 +288,7 @@ class Unrepeatable(Stream):
         yield from super().__iter__()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(("cls", "expected"), [(Stream, []), (Unrepeatable, ["AF504 unrepeatable-stream"])])
 def test_a_stream_that_gives_other_items_when_it_is_read_again_is_named(
@@ -272,8 +346,11 @@ def test_torchs_timeout_keeps_its_meaning_and_names_worker_item_and_place(
     dataset = Stuck(tmp_path, 9, 9)
     iterator = iter(our_way("grown").make(dataset, num_workers=2, batch_size=2, timeout=1, in_order=in_order))
     seen: list[tuple[int, int]] = []
-    with pytest.raises(RuntimeError, match="DataLoader timed out after 1 seconds") as caught:
-        seen.extend(place for batch in iterator for place in places_in(batch))
+    while True:
+        with pytest.raises(RuntimeError, match="DataLoader timed out after 1 seconds") as caught:
+            seen.extend(place for batch in iterator for place in places_in(batch))
+        if "while it was starting" not in str(caught.value):  # on a busy machine that takes longer
+            break
     assert isinstance(caught.value, WorkerFrozen) and caught.value.worker == 1
     assert re.search(r"worker 1, batch \d+, sample 5, at .*test_streams\.py:\d+", caught.value.where or "")
     assert sorted(seen) == [(0, number) for number in range(of_the_other)] + [(1, number) for number in range(4)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 
 from drop_in.harness import Way
 from processes.datasets import Numbers
@@ -92,6 +93,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("work", [multiply, multiply_in_torch, blur, cluster, factorise])
 def test_in_a_worker_one_thread_works(way: Way, work: Callable[[], None]) -> None:
     assert counted(way, work) == {1}
@@ -109,6 +111,7 @@ def test_a_library_that_is_imported_in_the_worker_only_is_told(way: Way) -> None
     assert {int(batch) for batch in way.make(PoolOfPolars(2))} == {1}
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("work", [multiply, factorise, blur])
 def test_without_a_limit_more_threads_work(way: Way, work: Callable[[], None]) -> None:
     assert max(counted(way, work, worker_threads=None)) > 1
@@ -118,6 +121,7 @@ def test_a_limit_above_one_is_kept_too(way: Way) -> None:
     assert max(counted(way, multiply, worker_threads=2)) == 2
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("work", [multiply, factorise])
 def test_a_number_of_the_user_is_left_alone(
     way: Way, work: Callable[[], None], monkeypatch: pytest.MonkeyPatch
@@ -126,6 +130,7 @@ def test_a_number_of_the_user_is_left_alone(
     assert max(counted(way, work)) == 2
 
 
+@pytest.mark.long(but=1)
 def test_a_number_of_the_user_for_one_library_leaves_the_others_limited(
     way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +148,7 @@ class Told(Numbers):
         return str(os.environ.get("OMP_NUM_THREADS")), printed.strip(), torch.get_num_threads()
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("limit", "printed"), [(1, "1"), (3, "3"), (None, "None")])
 def test_the_environment_stays_the_users_and_torch_has_one_thread(way: Way, limit: int | None, printed: str) -> None:
     (told,) = way.make(Told(1), batch_size=None, num_workers=1, worker_threads=limit)
@@ -167,4 +173,7 @@ assert torch.get_num_threads() == 2 and use() == before
 
 
 def test_a_pool_of_openmp_that_was_ended_before_a_fork_can_be_used_after_it(run_script: Callable[..., Any]) -> None:
+    pools = [pool for pool in ThreadpoolController().lib_controllers if pool.prefix == "libgomp"]
+    if any(not hasattr(pool.dynlib, "omp_pause_resource_all") for pool in pools):
+        pytest.skip("a libgomp here is older than OpenMP 5.0, and cannot end its threads (as that of torch 2.6)")
     run_script(POOL_LOST_IN_A_FORK).check()

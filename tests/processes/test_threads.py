@@ -12,6 +12,7 @@ import torch
 from drop_in.harness import Way
 from leftovers import wait_until
 from processes.datasets import Numbers, Pictures
+from user_scripts import Ended
 
 pytestmark = pytest.mark.usefixtures("not_for_torch")
 
@@ -157,6 +158,7 @@ class FirstOneLast(Pictures):
         return super().__getitem__(index)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_may_use_a_loader_of_its_own(way: Way) -> None:
     loader = way.make(Numbers(6), batch_size=2)
@@ -178,3 +180,31 @@ def stop_own_base() -> None:
     from leftovers import stop_base_process
 
     stop_base_process()
+
+
+IN_AN_EXECUTOR = """
+import asyncio, sys
+from antifreeze import DataLoader
+
+class Talking:
+    def __len__(self):
+        return 2
+    def __getitem__(self, index):
+        print("sample", index)
+        return index
+
+async def main():
+    print(sorted(await asyncio.to_thread(lambda: [int(batch) for batch in DataLoader(Talking(), num_workers=2)])))
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_workers_that_begin_in_a_thread_of_an_executor_end_in_silence_and_say_what_they_had_to(
+    run_script: Callable[..., Ended],
+) -> None:
+    """Python has their executor's threads joined at their end, of which the only one that is left is their own."""
+    ended = run_script(IN_AN_EXECUTOR).check()
+    assert sorted(ended.stdout.splitlines()) == ["[0, 1]", "sample 0", "sample 1"]
+    assert ended.stderr == ""

@@ -253,13 +253,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.deadline(90)
+@pytest.mark.long
 @pytest.mark.parametrize("pause_s", ["0", "1000"])
 def test_a_daemon_thread_that_iterates_when_the_program_ends_says_nothing_and_ends(
     run_script: Callable[..., Ended], pause_s: str
 ) -> None:
     """As background generators do, whether busy or waiting; the program may wait for the end of its thread."""
-    ended = run_script(DAEMON, pause_s, timeout=60).check()
+    ended = run_script(DAEMON, pause_s).check()
     assert (ended.stdout, ended.stderr) == ("OK\n", "")
 
 

@@ -27,7 +27,6 @@ from antifreeze.engine.wire.messages import (
     MishapKind,
     Resume,
     Returned,
-    Settled,
     Spent,
     Tell,
     Told,
@@ -80,8 +79,7 @@ EXAMPLES: list[Message] = [
     Unborn(None, "CannotFork: pids.max"),
     Grow(),
     Grown(4711),
-    Settled(("config.size is an int in the program",)),
-    Unfit(b"why", "RuntimeError: why"),
+    Unfit(b"error"),
 ]
 
 

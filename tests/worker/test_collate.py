@@ -81,6 +81,19 @@ def test_samples_of_different_shape_are_refused_in_torchs_words(in_slot: bool) -
         collate_tensors([torch.ones(LARGE), torch.ones(LARGE), torch.ones(LARGE + 1)], room=slot.room)
 
 
+@pytest.mark.parametrize("other", [1, [1.0, 2.0], np.zeros(2)])
+def test_what_is_no_tensor_among_tensors_is_refused_as_torchs_workers_do(
+    other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", object)
+    errors = []
+    for collate_fn in (torch_collate.collate_tensor_fn, collate_tensors):
+        with pytest.raises((AttributeError, TypeError)) as caught:
+            collate_fn([torch.zeros(2), other])
+        errors.append((caught.type, str(caught.value)))
+    assert errors[0] == errors[1]
+
+
 @pytest.mark.parametrize("length", [3, LARGE])
 @pytest.mark.parametrize(
     ("first", "second"),
@@ -235,7 +248,7 @@ def test_a_mode_that_sees_what_torch_is_told_does_not_meet_the_slot(taken_over: 
 def test_nothing_is_stacked_into_the_slot_under_a_mode_of_the_dispatcher(
     taken_over: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collate, "_count_modes_below", lambda: 1)  # a real one would load the compiler
+    monkeypatch.setattr(collate.tensors, "count_dispatch_modes", lambda: 1)  # a real one would load the compiler
     slot = Slot()
     assert IntoSlot(slot.room)([torch.ones(LARGE), torch.ones(LARGE)]).eq(1).all()
     assert slot.asked == []

@@ -102,18 +102,85 @@ def test_a_failure_that_comes_back_in_a_replay_is_retried_there_too(make: Callab
     expected = calm(make)
 
     class Relapsing(Flaky):
-        """Sample 1 fails in its own ticket, and once more when the failure of sample 7 brings it back."""
+        """Sample 4 fails in its own ticket, and once more when the failure of sample 7 brings it back."""
 
         def __getitem__(self, index: int) -> list[float]:
             if index == 7 and not self.fetched.count(7):
-                self.faults[1] += 1
+                self.faults[4] += 1
             return super().__getitem__(index)
 
-    dataset = Relapsing({1: 1, 7: 1})
+    dataset = Relapsing({4: 1, 7: 1})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_bench, "SNAPSHOT_S", 3600.0)
         assert epoch(make(dataset, RETRY)) == expected
-    assert dataset.fetched.count(1) > 2
+    assert dataset.fetched.count(4) > 2
+
+
+class MadeAtFirstUse(Flaky):
+    """Its generator is made by the first sample, which fails."""
+
+    def __init__(self, faults: dict[int, int] | None = None) -> None:
+        super().__init__(faults)
+        self.own = None  # type: ignore[assignment]
+
+    def __getitem__(self, index: int) -> list[float]:
+        if self.own is None:
+            self.own = np.random.default_rng(5)
+        self.own.random()
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_generator_that_a_failing_sample_has_made_begins_anew(make: Callable[..., Bench], failing: int) -> None:
+    expected = epoch(make(MadeAtFirstUse(), policy=RETRY))
+    assert epoch(make(MadeAtFirstUse({failing: 1}), policy=RETRY)) == expected
+
+
+class SeededOnce(Flaky):
+    """Seeds generators at its first sample, as datasets do that give each worker seeds of its own."""
+
+    is_seeded = False
+
+    def __getitem__(self, index: int) -> list[float]:
+        if not self.is_seeded:
+            self.is_seeded = True
+            np.random.seed(17)
+            self.own = np.random.default_rng(18)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3, 5, 9])
+def test_what_is_seeded_at_the_first_sample_stays_so_when_others_are_retried(
+    make: Callable[..., Bench], failing: int
+) -> None:
+    expected = epoch(make(SeededOnce()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_bench, "SNAPSHOT_S", 3600.0)
+        assert epoch(make(SeededOnce({failing: 2}), RETRY)) == expected
+
+
+class ChangesItsData(Flaky):
+    """Gives samples in memory of its own, changed in place: right as long as each is fetched once."""
+
+    def __init__(self, faults: dict[int, int] | None = None) -> None:
+        super().__init__(faults)
+        self.images = [np.full(2, float(index)) for index in range(15)]
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = super().__getitem__(index)
+        image = self.images[index]
+        image += 10
+        return {"image": (torch.from_numpy(image), image), "drawn": drawn}
+
+
+@pytest.mark.parametrize("failing", [5, 8, 10])
+def test_samples_of_a_batch_do_not_change_while_another_one_is_fetched_again(
+    make: Callable[..., Bench], failing: int
+) -> None:
+    def shown(bench: Bench) -> list[str]:
+        return [str(bench.batch(index)) for index in TICKETS]
+
+    assert shown(make(ChangesItsData({failing: 1}), RETRY)) == shown(make(ChangesItsData()))
 
 
 @pytest.mark.parametrize("policy", [RETRY, Policy("skip", 1), SKIP, REPLACE], ids=str)
@@ -183,9 +250,11 @@ def test_the_pulse_tells_the_truth_while_generators_are_brought_back(
 
     bench = make(Watched({3: 1}), RETRY)
     boards.append(bench.board)
+    bench.do([9])  # nothing leads back to the first ticket
+    seen.clear()
     bench.do([0, 1])
     bench.do([2, 3])
-    where = {0: (0, 0), 1: (0, 1), 2: (1, 0), 3: (1, 1)}
+    where = {0: (1, 0), 1: (1, 1), 2: (2, 0), 3: (2, 1)}
     assert [index for index, _ in seen] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert all(pulse == (Step.FETCHING, *where[index]) for index, pulse in seen)
 
@@ -306,6 +375,18 @@ def test_the_same_replacement_is_drawn_on_every_run_and_by_seed(make: Callable[.
     assert 4 not in first
 
 
+def test_the_replacement_does_not_depend_on_what_was_made_before(make: Callable[..., Bench]) -> None:
+    """As after a resume, where the first ticket is for a later batch."""
+
+    def chosen(*before: list[int]) -> list[float]:
+        bench = make(Flaky({4: 99}), REPLACE, collate_fn=list)
+        for index in before:
+            bench.do(index)
+        return [sample[0] for sample in bench.batch([3, 4, 5])]
+
+    assert chosen() == chosen([0], [1, 2])
+
+
 def test_the_draw_of_a_replacement_leaves_the_users_generators_alone(make: Callable[..., Bench]) -> None:
     class Silent(Flaky):
         def __getitem__(self, index: int) -> list[float]:
@@ -374,9 +455,8 @@ def test_what_is_in_quarantine_is_replaced_by_something_that_is_not(make: Callab
 def test_what_another_batch_has_put_into_quarantine_is_never_drawn(make: Callable[..., Bench]) -> None:
     deadly = tuple(range(10, 90))
     dataset = Flaky({3: 50})
-    bench = make(dataset, REPLACE, collate_fn=list)
-    for _ in range(50):
-        bench.do([3], quarantined=deadly)
+    for seed in range(50):
+        make(dataset, REPLACE, collate_fn=list, seed=seed).do([3], quarantined=deadly)
     assert len(set(dataset.fetched)) > 10
     assert not set(dataset.fetched) & set(deadly)
 
@@ -385,9 +465,10 @@ def test_a_replay_leaves_out_what_was_left_out(make: Callable[..., Bench], monke
     monkeypatch.setattr(worker_bench, "SNAPSHOT_S", 3600.0)
     dataset = Flaky({7: 1})
     bench = make(dataset, Policy("skip", 1), collate_fn=list)
+    bench.do([9])  # nothing leads back to the first ticket
     bench.do([3, 4], leave_out=(1,))
     bench.do([7])
-    assert dataset.fetched == [3, 7, 3, 7]
+    assert dataset.fetched == [9, 3, 7, 3, 7]
 
 
 # --- __getitems__
@@ -398,6 +479,41 @@ class AtOnce(Flaky):
 
     def __getitems__(self, indices: list[int]) -> list[list[float]]:
         return [Flaky.__getitem__(self, index) for index in indices]
+
+
+class UsesUp(Dataset[Any]):
+    """Empties the list that it is given; one sample fails at first."""
+
+    def __init__(self, failing: int) -> None:
+        self.failing = failing
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.__getitems__(index) if isinstance(index, list) else self._one(index)
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        samples = []
+        while indices:
+            samples.append(self._one(indices.pop(0)))
+        return samples
+
+    def _one(self, index: int) -> int:
+        if index == self.failing:
+            self.failing = -1
+            raise Broken
+        return index
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize(("policy", "failing"), [(RETRY, 4), (SKIP, 4), (Policy(), -1)])
+def test_indices_that_user_code_uses_up_are_there_when_they_are_asked_for_again(
+    make: Callable[..., Bench], policy: Policy, failing: int, batched: bool
+) -> None:
+    if policy is SKIP and not batched:
+        return  # then all of them are skipped
+    bench = make(UsesUp(failing), policy, batched=batched, collate_fn=list)
+    index = [3, 4, 5]
+    assert bench.batch(index) == [3, 4, 5]
+    assert index == [3, 4, 5]
 
 
 class OnlyAtOnce(Dataset[Any]):

@@ -4,7 +4,8 @@ import functools
 import pickle
 import random
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from antifreeze.engine.worker import randomness as randomness_module
+from antifreeze.engine.worker.birth import reseed
 from antifreeze.engine.worker.exchange import Exchange
 from antifreeze.engine.worker.randomness import MOST_OBJECTS, Randomness
 from antifreeze.engine.worker.recipe import Recipe
@@ -189,6 +191,15 @@ PLACES = {
     "default": lambda: Holding(with_default, lambda held: held()),
     "partial": lambda: Holding(functools.partial(pow, random.Random(18)), lambda held: held.args[0].random()),
     "bit generator": lambda: Holding(np.random.PCG64(19), lambda held: int(held.random_raw())),
+    "children of a generator": lambda: Holding(
+        np.random.default_rng(22), lambda held: float(held.spawn(1)[0].random() + held.random())
+    ),
+    "children of a bit generator": lambda: Holding(
+        np.random.PCG64(23), lambda held: int(np.random.PCG64(held.seed_seq.spawn(1)[0]).random_raw())
+    ),
+    "seed sequence": lambda: Holding(
+        np.random.SeedSequence(24), lambda held: int(held.spawn(1)[0].generate_state(1)[0])
+    ),
     "subclass": lambda: Holding(Mine(20), lambda held: held.random()),
     "bound method": lambda: Holding(random.Random(21).random, lambda held: held()),
 }
@@ -216,7 +227,7 @@ def test_a_generator_that_has_no_state_costs_the_others_nothing() -> None:
 
 def test_generators_that_the_whole_process_shares_are_not_held_by_the_dataset() -> None:
     shared = [random.random, np.random.rand, random._inst, torch.default_generator]  # type: ignore[attr-defined]
-    assert Randomness(recipe_of(Holding(shared, None))).held == []
+    assert Randomness(recipe_of(Holding(shared, None))).find() == {}
 
 
 def make_hostile(base: Any = object) -> Any:
@@ -255,7 +266,6 @@ def test_the_search_runs_nothing_of_the_users(strange: Any) -> None:
     assert dataset.draw() == first
     exchange.give(taken)
     assert dataset.draw() == first
-    assert not randomness.look_again()
 
 
 def test_a_search_that_fails_has_found_nothing_and_is_said(
@@ -266,6 +276,153 @@ def test_a_search_that_fails_has_found_nothing_and_is_said(
 
     monkeypatch.setattr(randomness_module, "ways", fail)
     randomness = Randomness(recipe_of(Dataset()))
-    assert randomness.held == []
+    assert randomness.find() == {}
     randomness.restore(randomness.state())
     assert "never seen before" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.PCG64])
+def test_a_seed_reaches_what_a_generator_spawns(make: Any) -> None:
+    def after(source: str, used: int) -> Any:
+        generator = make(used)
+        generator.spawn(used) if make is np.random.default_rng else generator.seed_seq.spawn(used)
+        reseed({(("attribute", "rng"),): generator}, source)
+        seeds = getattr(generator, "bit_generator", generator).seed_seq
+        return seeds.spawn(1)[0].generate_state(2).tolist()
+
+    assert after("here", 1) == after("here", 2)
+    assert after("here", 1) != after("there", 1)
+
+
+RNG: random.Random | None = None
+
+
+class MakingLate:
+    """Makes generators when they are drawn from for the first time, in places of several kinds."""
+
+    def __init__(self, others: int) -> None:
+        self.by_name: dict[str, random.Random] = {}
+        self.empty: random.Random | None = None
+        self.others = [[{"in": [number]} for number in range(40)] for _ in range(others)]
+
+    def draw(self) -> list[float]:
+        global RNG
+        if RNG is None:
+            RNG = random.Random(1)
+        if self.empty is None:
+            self.empty = random.Random(2)
+        if not hasattr(self, "absent"):
+            self.absent = np.random.default_rng(3)
+        if "here" not in self.by_name:
+            self.by_name["here"] = random.Random(4)
+        return [RNG.random(), self.empty.random(), self.absent.random(), self.by_name["here"].random()]
+
+
+@pytest.fixture
+def rng_of_the_module() -> Iterator[None]:
+    global RNG
+    RNG = None
+    yield
+    RNG = None
+
+
+@pytest.mark.usefixtures("rng_of_the_module")
+@pytest.mark.parametrize("others", [0, 40], ids=["few objects", "many objects"])
+def test_a_generator_is_found_as_soon_as_it_has_been_made(others: int) -> None:
+    dataset = MakingLate(others)
+    randomness = Randomness(recipe_of(dataset))
+    for _ in range(20):
+        randomness.state()
+    dataset.draw()
+    state = randomness.state()
+    expected = dataset.draw()
+    randomness.restore(state)
+    assert dataset.draw() == expected
+
+
+@pytest.mark.usefixtures("rng_of_the_module")
+def test_who_goes_back_to_before_a_generator_was_made_has_it_made_again() -> None:
+    dataset = MakingLate(0)
+    randomness = Randomness(recipe_of(dataset))
+    randomness.note_vacancies()
+    before = randomness.state()
+    expected = [dataset.draw(), dataset.draw()]
+    assert randomness.restore(before)
+    assert RNG is None and dataset.empty is None and not dataset.by_name and not hasattr(dataset, "absent")
+    assert [dataset.draw(), dataset.draw()] == expected
+
+
+def test_a_generator_that_cannot_be_taken_away_is_told() -> None:
+    dataset = MakingLate(0)
+    randomness = Randomness(recipe_of(dataset))
+    randomness.note_vacancies()
+    before = randomness.state()
+    dataset.others.append(random.Random(5))  # type: ignore[arg-type]
+    assert not randomness.restore(before)
+
+
+def test_what_a_dataset_lets_go_of_is_not_kept() -> None:
+    dataset = Dataset()
+    randomness = Randomness(recipe_of(dataset))
+    randomness.note_vacancies()
+    gone = weakref.ref(dataset.transforms[0])
+    dataset.transforms.clear()
+    randomness.find()
+    assert gone() is None
+
+
+def test_a_seed_follows_from_the_place_of_a_generator_and_not_from_those_that_are_there_beside_it() -> None:
+    few, many = MakingLate(0), MakingLate(0)
+    for dataset, names in ((few, "c"), (many, "abc")):
+        dataset.by_name = {name: random.Random() for name in names}
+        reseed(Randomness(recipe_of(dataset)).find(), "source")
+    assert few.by_name["c"].random() == many.by_name["c"].random()
+    assert many.by_name["a"].random() != many.by_name["b"].random()
+
+
+def test_a_dict_that_keeps_an_order_keeps_it_when_a_generator_is_taken_away_and_put_back() -> None:
+    dataset = MakingLate(0)
+    dataset.by_name = OrderedDict()
+    exchange = Exchange(recipe_of(dataset))
+    before = exchange.take()
+    dataset.by_name["one"] = random.Random(5)
+    after = exchange.take()
+    exchange.give(before)
+    assert list(dataset.by_name) == []
+    exchange.give(after)
+    assert list(dataset.by_name) == ["one"]
+
+
+def make_for_the_module() -> None:
+    global RNG
+    RNG = RNG or random.Random(4)
+
+
+class MakingElsewhere:
+    def draw(self) -> list[float]:
+        make_for_the_module()
+        return list(map(lambda _: RNG.random(), range(2)))  # type: ignore[union-attr]  # noqa: C417
+
+
+@pytest.mark.usefixtures("rng_of_the_module")
+def test_a_global_that_only_a_function_within_a_function_names_is_none_again() -> None:
+    dataset = MakingElsewhere()
+    randomness = Randomness(recipe_of(dataset))
+    randomness.note_vacancies()
+    before = randomness.state()
+    expected = dataset.draw()
+    assert randomness.restore(before)
+    assert dataset.draw() == expected
+
+
+def test_where_a_look_takes_long_it_need_not_be_made_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(randomness_module, "QUICK_S", 0.0)
+    monkeypatch.setattr(randomness_module, "PAUSE", 1e9)
+    dataset = MakingLate(0)
+    randomness = Randomness(recipe_of(dataset))
+    before = randomness.find()
+    dataset.empty = random.Random(5)
+    assert randomness.find(if_quick=True) == before and not randomness.is_sure
+    assert len(randomness.find()) == len(before) + 1 and randomness.is_sure
+    dataset.empty = random.Random(6)
+    assert dataset.empty in randomness.find(if_quick=True).values() and randomness.is_sure

@@ -1,14 +1,24 @@
 """Which workers leave when they have copied enough, and which stay whatever they have copied."""
 
+import array
+import datetime as dt
 import functools
 import itertools
+import multiprocessing
+import operator
 import os
+import random
 import threading
+from collections import Counter, deque
 from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch.utils.data import default_collate
 
 from antifreeze import machine
@@ -159,7 +169,163 @@ def test_a_worker_whose_code_keeps_something_outside_the_dataset_stays(
     assert not is_renewed(Texts(), between=change)
 
 
+class Every:
+    """A transform that counts where nobody looks."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self) -> None:
+        self._count += 1
+
+
+def counting_in_a_closure() -> Callable[[], None]:
+    count = 0
+
+    def transform() -> None:
+        nonlocal count
+        count += 1
+
+    return transform
+
+
+def counting_by_default(count: list[int] = [0]) -> None:  # noqa: B006
+    count[0] += 1
+
+
+def counting_itself() -> None:
+    counting_itself.count = getattr(counting_itself, "count", 0) + 1  # type: ignore[attr-defined]
+
+
+def at_random_places(array: Any) -> Callable[[], None]:
+    places = random.Random(0)
+
+    def transform() -> None:
+        for _ in range(len(array) // 20):
+            array[places.randrange(len(array))] += 1
+
+    return transform
+
+
+def in_records() -> Callable[[], None]:
+    records = [{"seen": 0} for _ in range(10_000)]
+    places = random.Random(0)
+
+    def transform() -> None:
+        for _ in range(len(records) // 20):
+            records[places.randrange(len(records))]["seen"] += 1
+
+    return transform
+
+
+OF_THE_THREAD = threading.local()
+
+
+def counting_in_a_thread() -> None:
+    OF_THE_THREAD.count = getattr(OF_THE_THREAD, "count", 0) + 1
+
+
+def of_an_average() -> Callable[[], None]:
+    average = torch.zeros(3)
+
+    def transform() -> None:
+        average.numpy()[0] += 1  # which the tensor does not count as a version
+
+    return transform
+
+
+def kept_as(kind: Callable[[int], Any]) -> Callable[[], None]:
+    """A transform that keeps one value of this kind, and then another."""
+
+    def transform() -> None:
+        transform.value = kind(18)  # type: ignore[attr-defined]
+
+    transform.value = kind(17)  # type: ignore[attr-defined]
+    return transform
+
+
+def in_a_set() -> Callable[[], None]:
+    last = {1, 2}
+
+    def transform() -> None:
+        last.remove(min(last))
+        last.add(max(last) + 1)
+
+    return transform
+
+
+@pytest.mark.usefixtures("copies")
+@pytest.mark.parametrize(
+    "transform",
+    [
+        kept_as(np.float64),
+        kept_as(lambda number: np.full(2, number, np.float32).mean()),
+        kept_as(Decimal),
+        kept_as(lambda number: dt.date(2026, 11, number)),
+        kept_as(lambda number: dt.timedelta(seconds=number)),
+        kept_as(lambda number: Path(str(number))),
+        in_a_set(),
+        functools.partial(operator.setitem, array.array("q", [0]), 0, 1),
+        functools.partial(operator.setitem, memoryview(bytearray(2)), 0, 1),
+        functools.partial(operator.setitem, bytearray(3 << 20), slice(0, 3 << 20), b"1" * (3 << 20)),
+        Every(),
+        functools.partial(Every().__call__),
+        counting_in_a_closure(),
+        counting_by_default,
+        counting_itself,
+        counting_in_a_thread,
+        functools.partial(next, itertools.count()),
+        functools.partial(next, iter(range(100))),
+        functools.partial(deque([1], maxlen=8).append, 2),
+        functools.partial(Counter(dict.fromkeys(range(100), 0)).update, [70]),
+        at_random_places([0.5] * 1000),
+        at_random_places(np.zeros(1_000_000)),
+        at_random_places(np.zeros(100, dtype=object)),
+        in_records(),
+        of_an_average(),
+        functools.partial(operator.iadd, bytearray(b"ab"), b"c"),
+    ],
+    ids=lambda transform: getattr(transform, "__name__", type(transform).__name__),
+)
+def test_a_worker_whose_transform_keeps_something_stays(transform: Callable[[], object]) -> None:
+    dataset: Any = Texts()
+    dataset.transform = transform
+    assert not is_renewed(dataset, between=transform)
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_worker_that_shares_something_with_other_processes_stays() -> None:
+    """Another one would run worker_init_fn, and might wait at a barrier, or for an entry of a queue, without end."""
+    dataset: Any = Texts()
+    dataset.lock = multiprocessing.get_context("fork").Lock()
+    assert not is_renewed(dataset)
+
+
+@pytest.mark.usefixtures("copies")
+@pytest.mark.parametrize("generator", [random.Random(0), np.random.default_rng(0), torch.Generator()])
+def test_a_worker_that_draws_leaves(generator: Any) -> None:
+    """Whoever goes on gets the state of its generators."""
+    dataset: Any = Texts()
+    dataset.generator = generator
+    draw = generator.seed if isinstance(generator, torch.Generator) else generator.random
+    assert is_renewed(dataset, between=draw)
+
+
 @pytest.mark.usefixtures("copies")
 def test_a_worker_that_fills_a_cache_of_a_function_leaves() -> None:
     numbers = itertools.count(1)
     assert is_renewed(Texts(), between=lambda: cached(next(numbers)))
+
+
+@functools.cache
+def listed(number: int) -> list[int]:
+    return [number]
+
+
+@pytest.mark.usefixtures("copies")
+def test_a_worker_that_fills_a_cache_which_its_dataset_holds_leaves() -> None:
+    """However many results are in it at a look: generators are searched for among a few."""
+    numbers = itertools.count(1)
+    dataset: Any = Texts()
+    dataset.read = listed
+    assert is_renewed(dataset, between=lambda: [listed(next(numbers)) for _ in range(5)])

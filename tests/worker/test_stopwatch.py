@@ -1,6 +1,8 @@
 """How long things take, with a clock that is made up."""
 
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -167,3 +169,27 @@ def test_the_board_is_written_a_thousand_times_a_second_at_most_after_the_first_
         stopwatch.sent()
         counts.append(board.read_timing().batches)
     assert counts == [AT_ONCE + count for count in (1, 1, 3, 3, 5)]
+
+
+def test_threads_that_share_a_stopwatch_do_not_fail_for_it() -> None:
+    """Without workers, threads may share an iterator; a batch got lost when two of them noted a slow sample at once."""
+    stopwatch, failed = Stopwatch(board_module.create_private()), []
+
+    def note(first: int) -> None:
+        try:
+            for index in range(5_000):
+                stopwatch.note_slow(20_000 + first + index * 7_919 % 1_000_003, -1, index)
+        except ValueError as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=note, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed

@@ -70,9 +70,9 @@ class Stumbling(IterableDataset[int]):
 class Reader:
     """One worker's bench, which looks where its stream is before every ticket; and the samples that come of it."""
 
-    def __init__(self, dataset: Any, *, worker: int = 0, **more: Any) -> None:
+    def __init__(self, dataset: Any, *, worker: int = 0, init: Any = None, **more: Any) -> None:
         self.samples: list[int] = []
-        recipe = Recipe(dataset, self.take, True, None, 0, 2, None, **{"policy": Policy(), "is_stream": True, **more})
+        recipe = Recipe(dataset, self.take, True, init, 0, 2, None, **{"policy": Policy(), "is_stream": True, **more})
         self.board = boards.create()
         self.bench = StreamBench(recipe, WorkerNo(worker), self.board, Heritage(os.getppid(), time.monotonic(), ()))
         self.tickets = 0
@@ -148,6 +148,16 @@ def test_a_pass_that_could_not_begin_is_no_obstacle_to_the_next(failing: int) ->
         assert reader.read() is (Failed if number == failing else Ended)
         reader.begin()
     assert reader.samples == [1, 2, 1, 2]
+    reader.board.close()
+
+
+def test_a_worker_that_worker_init_fn_rejects_has_no_stream_to_let_go_of() -> None:
+    def reject(worker: int) -> None:
+        raise KeyError(worker)
+
+    reader = Reader(Resumable(), init=reject)
+    assert reader.read() is Failed
+    reader.bench.leave()
     reader.board.close()
 
 

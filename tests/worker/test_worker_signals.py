@@ -18,7 +18,7 @@ sys.exit(0 if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM e
 
 
 def test_a_signal_that_comes_while_a_child_is_being_forked_ends_it() -> None:
-    assert subprocess.run([sys.executable, "-c", EARLY], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", EARLY], timeout=150, check=False).returncode == 0
 
 
 HEARD = """
@@ -49,5 +49,5 @@ print(repr(in_the_stem), repr(in_a_worker), os.fstat(traces.fileno()).st_size > 
 
 
 def test_the_handlers_of_the_trainer_run_nowhere_else_but_those_of_timers_run_in_workers() -> None:
-    ended = subprocess.run([sys.executable, "-c", HEARD], timeout=60, check=False, capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "-c", HEARD], timeout=150, check=False, capture_output=True, text=True)
     assert (ended.stdout, ended.returncode) == ("'' 'ALRM PROF' True\n", 0), ended

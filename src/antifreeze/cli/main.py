@@ -86,7 +86,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def part_from_script(words: Sequence[str], *, with_value: Collection[str]) -> tuple[list[str], list[str]]:
     """Part our words, the command first, from those of the script: argparse would take its -h, -- and the like."""
     last = 1
-    while last < len(words) and words[last].startswith("-") and not words[last].startswith(MODULE):
+    # A single "-" is a script: standard input.
+    while last < len(words) and words[last][:1] == "-" != words[last] and not words[last].startswith(MODULE):
         last += 2 if words[last] in with_value else 1
     if words[last : last + 1] == [MODULE]:  # and its name is the next word
         last += 1

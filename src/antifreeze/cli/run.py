@@ -22,6 +22,7 @@ from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_h
 from antifreeze.settings import environment, mode, read_variable
 
 MODULE = "-m"
+STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
     mode()  # a bad ANTIFREEZE is said now, not by the script's first import of torch
     environ = {**os.environ, **as_variables(arguments)}
     environment(environ)  # likewise
-    if arguments.module is None:
+    if arguments.module is None and not is_other_program(arguments.script):
         check_runnable(Path(arguments.script))
     check_hook_reaches_python()
     program = [arguments.script] if arguments.module is None else [MODULE, arguments.module]
@@ -101,6 +102,11 @@ def as_variables(arguments: argparse.Namespace) -> dict[str, str]:
             # The script may change its directory before it looks.
             variables[flag.variable] = str(value.absolute()) if isinstance(value, Path) else text
     return variables
+
+
+def is_other_program(script: str) -> bool:
+    """Whether this is a program to Python without being a file: standard input, or a directory that has a main module."""
+    return script == STDIN or any(Path(script).glob("__main__.py*"))
 
 
 def check_runnable(script: Path) -> None:

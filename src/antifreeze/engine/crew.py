@@ -7,7 +7,6 @@ from typing import NamedTuple
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.chronicle import Chronicle
 from antifreeze.engine.flow.delivery import Delivery
-from antifreeze.engine.hedging import Rescue
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.orders import Orders
@@ -41,7 +40,6 @@ def assemble(
     options: Options,
     account: Account,
     witness: Witness,
-    rescue: Rescue | None,
     in_order: bool,
     is_stream: bool,
     marks: Marks | None,
@@ -65,7 +63,6 @@ def assemble(
         watchdog=watchdog,
         witness=witness,
         chronicle=chronicle,
-        rescue=rescue,
         # A stream cannot be read by two at once, and nothing can be left out of it before it has come.
         hedges=options.hedge and not is_stream,
         quarantines=options.policy.then != "raise" and not is_stream,

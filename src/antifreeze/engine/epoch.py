@@ -23,7 +23,6 @@ from antifreeze.engine.crew import assemble
 from antifreeze.engine.flow.delivery import Arrival
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.flow.whole import what_is_missing
-from antifreeze.engine.hedging import Rescue
 from antifreeze.engine.inline.bench import InlineBench
 from antifreeze.engine.inline.epoch import Course, InlineEpoch
 from antifreeze.engine.intake import Intake
@@ -69,11 +68,11 @@ class Epoch:
         options: Options,
         account: Account,
         witness: Witness,
-        rescue: Rescue | None = None,
         timeout_s: float = 0.0,
         in_order: bool = True,
         is_stream: bool = False,
         by_ticket: bool = False,
+        is_batched: bool = True,
         pinner: Pinner | None = None,
         make_bench: Callable[[], InlineBench] | None = None,
         marks: Marks | None = None,
@@ -94,7 +93,6 @@ class Epoch:
             options=options,
             account=account,
             witness=witness,
-            rescue=rescue,
             in_order=in_order,
             is_stream=is_stream,
             marks=marks,
@@ -119,6 +117,7 @@ class Epoch:
             in_order=in_order,
             is_stream=is_stream,
             by_ticket=by_ticket,
+            is_batched=is_batched,
             marks=marks,
         )
         self._intake = Intake(
@@ -131,7 +130,7 @@ class Epoch:
         self._timeout_s = timeout_s
         """torch's own `timeout=`; 0: none."""
         self._pinning_limits = Limits(timeout_s, options.all_blocked_s)
-        self._watch_s = options.watch_s
+        self._watch_s, self._stall_after_s = options.watch_s, options.stall_after_s
         self._awaits_pinning = False
         self._tear: Failure | None = None
         self._is_whole = False
@@ -143,6 +142,16 @@ class Epoch:
     def has_failed(self) -> bool:
         """Whether this epoch, and any that would follow it, can give no more batches."""
         return self._intake.failure is not None or self._tear is not None or self._pool.is_stopped
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether an interruption has cost the user what was about to be delivered."""
+        return self._tear is not None
+
+    @property
+    def can_listen(self) -> bool:
+        """Whether who interrupts `next_batch` may hear workers: nothing is in the middle of being taken in."""
+        return self._pool.is_waiting or self._awaits_pinning
 
     @property
     def is_abandoned(self) -> bool:
@@ -231,7 +240,7 @@ class Epoch:
 
     def is_fault(self, error: Exception) -> bool:
         """Whether what `begin` has raised is neither of the sampler nor of a signal handler."""
-        return not (self._intent.is_meant(error) or self.has_failed or interruptions.is_of_a_handler(error))
+        return not (self._intent.is_meant(error) or self.has_failed or interruptions.is_from_outside(error))
 
     def _passes_over(self) -> bool:
         """Whether what comes next is no batch but the end of a worker's stream; if it is one, its worker has room again."""
@@ -348,7 +357,7 @@ class Epoch:
             return None
         if self._awaits_pinning or self._pool.is_abandoned:
             return None
-        if interruptions.is_of_a_handler(fault) or not self._succession.can_be_read_again:
+        if interruptions.is_from_outside(fault) or not self._succession.can_be_read_again:
             return None
         with interruptions.held():
             self._end_workers()
@@ -382,8 +391,10 @@ class Epoch:
         why = f"a fault of antifreeze itself: {show(fault)}"
         if isinstance(fault, ArenaError):
             why = ": ".join(part for part in (fault.what, fault.why) if part)
+        watch_s = self._watch_s
         if isinstance(fault, OnlyInProcess):
             why = self._account.stays_here = str(fault)
+            watch_s = watch_s or self._stall_after_s  # what has stopped two workers may stop the trainer
         elif isinstance(fault, CannotFork):
             why = str(fault)
         self._chronicle.note_in_process(why)
@@ -400,5 +411,6 @@ class Epoch:
             close=self._arena.close,
             estates=estates,
             in_hand=self._in_hand.ticket.number if self._in_hand else None,
-            watch_s=self._watch_s,
+            watch_s=watch_s,
+            stays_here=isinstance(fault, OnlyInProcess),
         )

@@ -1,17 +1,10 @@
-"""Hedges: a second worker tries what another one is stuck at, and the first answer counts (decision 9).
-
-One that is stuck in a lock of the trainer's is *rescued*: its hedge, and all workers that come later, are forked from a
-clean stem, which has no such lock.
-"""
+"""Hedges: a second worker tries what another one is stuck at, and the first answer counts (decision 9)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from antifreeze.engine.arena.board import Pulse, Step
-from antifreeze.engine.backends import interruptions
-from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.chronicle import Chronicle
 from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.orders import Orders
@@ -23,13 +16,9 @@ from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.witness import Witness
 from antifreeze.errors import ArenaError
 from antifreeze.observe.ledger import Kind
-from antifreeze.observe.say import say_once
 
 # Hedges of one ticket: where two of them got stuck as well, a third will not do better.
 MOST_HEDGES = 2
-
-Rescue = Callable[[], StemHandle]
-"""Makes a stem without the locks and threads of this process."""
 
 
 class Hedging:
@@ -44,7 +33,6 @@ class Hedging:
         watchdog: Watchdog,
         witness: Witness,
         chronicle: Chronicle,
-        rescue: Rescue | None,
         is_wanted: bool,
     ) -> None:
         self._pool = pool
@@ -53,13 +41,8 @@ class Hedging:
         self._watchdog = watchdog
         self._witness = witness
         self._chronicle = chronicle
-        self._rescue = rescue
-        self._is_wanted = is_wanted
+        self.is_wanted = is_wanted
         self._hedged: Counter[TicketNo | None] = Counter()
-        self.rescuer: StemHandle | None = None
-        """The clean stem that workers have been rescued to, if they have."""
-        self._has_rescued = False
-        """Whether the dataset has arrived there."""
 
     def hedges_of(self, worker: Worker) -> int:
         """How many have tried what this worker is at."""
@@ -68,27 +51,24 @@ class Hedging:
     def can_help(self, worker: Worker) -> bool:
         """Whether a worker that is stuck may have a hedge."""
         return (
-            self._is_wanted
+            not self.is_none_for(worker)
             and not self._pool.hedges
+            and bool(self._succession.undone(worker.number))
             and not self._succession.has_just_answered(worker)
-            and worker.board.read_pulse().step
-            is not Step.STARTING  # it may be worker_init_fn, which is nobody's ticket
             and self._watchdog.waits_in(worker.seat) != "disk"  # a file server that is away is away for all
             and self.hedges_of(worker) < MOST_HEDGES
             and self._witness.has_memory_to_spare()
         )
 
+    def is_none_for(self, worker: Worker) -> bool:
+        """Whether this worker has no hedge wherever it is stuck; while it starts, it may be at nobody's ticket."""
+        return not self.is_wanted or worker.board.read_pulse().step is Step.STARTING
+
     def start(self, worker: Worker) -> str:
         """Have another worker do the same; what has been done, in words."""
         number = worker.number
-        if self._watchdog.waits_in(worker.seat) == "lock" and worker.stem.kind == "grown":
-            self._move_to_clean_stem()  # which takes a while
-            if self._succession.has_just_answered(worker):
-                return "nothing: it has just answered"
         self._hedged[worker.board.read_pulse().ticket] += 1
         did = "another worker does the same work; the first to answer is kept"
-        if self._pool.stem.kind != worker.stem.kind:
-            did = "another worker, started without the locks and threads of this program, does the same work"
         try:
             self._succession.hand_over(worker, lambda: self._pool.hedge(number), self._succession.undone(number))
         except (ArenaError, OSError) as why:  # no descriptor, no memory: this one may still come back
@@ -97,6 +77,11 @@ class Hedging:
             return f"nothing: another worker cannot be had ({_first_line(why)})"
         self._chronicle.note(Kind.HEDGE_STARTED, did, worker, self._succession.ticket_of(worker))
         return did
+
+    def note_death(self, hedge: Worker) -> None:
+        """A hedge that died has not got stuck: another one may be tried. (Deaths are bounded by the supervisor.)"""
+        self._pool.drop_hedge(hedge.number)
+        self._hedged[self._pool.workers[hedge.number].board.read_pulse().ticket] -= 1
 
     def settle(self, worker: Worker) -> None:
         """This worker has answered: if two were at it, it is the one to keep."""
@@ -132,6 +117,33 @@ class Hedging:
         pulse = hedge.board.read_pulse()
         return pulse.step is not Step.STARTING and pulse == self._pool.workers[hedge.number].board.read_pulse()
 
+    def end_idle(self) -> None:
+        """A hedge that has nothing to do keeps every other stuck worker from having one: settle it now.
+
+        Other workers may have done its work, or no slot could be had for it.
+        """
+        for number, hedge in list(self._pool.hedges.items()):
+            if hedge.leases:
+                continue
+            if self._succession.undone(number):
+                self._chronicle.note(Kind.HEDGE_GIVEN_UP, "the second worker could not be given the work", hedge)
+                self.dismiss(self._pool.drop_hedge(number))
+            else:
+                self._chronicle.note(Kind.HEDGE_WON, "other workers have done the work; the first is stopped", hedge)
+                self.dismiss(self._pool.promote_hedge(number))
+
+    def replace_idle(self, worker: Worker) -> None:
+        """Put another worker in the place of a stuck one whose work others have done."""
+        number = worker.number
+        if number not in self._pool.hedges:
+            try:
+                self._succession.hand_over(worker, lambda: self._pool.hedge(number), [])
+            except (ArenaError, OSError):  # nobody waits for it: at the next look there may be room for another
+                if number in self._pool.hedges:
+                    self.dismiss(self._pool.drop_hedge(number))
+                return
+        self.dismiss(self._pool.promote_hedge(number))
+
     def dismiss(self, worker: Worker) -> None:
         """Nobody waits for this one any more."""
         self._orders.lose(worker)
@@ -141,48 +153,15 @@ class Hedging:
 
     def is_to_be_born(self, worker: Worker) -> bool:
         """Whether this worker is not born yet, and another stem could bring it up if this one does not."""
-        is_hedge = self._pool.hedges.get(worker.number) is worker
-        return worker.known_pid is None and (is_hedge or worker.stem is self.rescuer)
+        return worker.known_pid is None and self._pool.hedges.get(worker.number) is worker
 
-    def give_up_stem_of(self, worker: Worker) -> None:
-        """What is to fork this worker is stuck: it is of no use, and others may be hedged or started from another one."""
-        why = f"it has been blocked for {self._watchdog.silent_s(worker.seat):.0f} s"
-        if self._pool.hedges.get(worker.number) is worker:
-            what = f"the second worker never came to life: {why} in what was to start it"
-            self._chronicle.note(Kind.HEDGE_GIVEN_UP, what, worker)
-            self.dismiss(self._pool.drop_hedge(worker.number))
-        self._pool.give_up_stem(worker.stem)
-        if worker.stem is self.rescuer:
-            self._note_rescue_failed(why)
-
-    def note_settled(self, stem: StemHandle) -> None:
-        """The dataset has arrived in this stem, or in a worker of it that rebuilds the dataset itself."""
-        if stem is self.rescuer and not self._has_rescued:
-            self._has_rescued = True
-            self._chronicle.note(Kind.RESCUED, "workers come from a clean stem from now on")
-
-    def note_unfit(self, why: str) -> None:
-        """The dataset cannot be rebuilt in a fresh process: workers come from the stem that there was, as before."""
-        self._note_rescue_failed(why)
-
-    def _note_rescue_failed(self, why: str) -> None:
-        self._chronicle.note(Kind.RESCUE_FAILED, f"the dataset could not be rebuilt in a fresh process ({why})")
-        say_once(f"a worker waits for a lock, and a fresh process cannot take over: {why}")
-
-    def _move_to_clean_stem(self) -> None:
-        """A lock that was held when this program forked is held for ever in what was forked; not in a fresh process."""
-        if self._rescue is None or self._pool.stem.kind == "clean":
-            return
-        rescue, self._rescue = self._rescue, None
-        try:
-            stem = rescue()
-        except Exception as why:  # whatever the dataset does when it is pickled: then it stays with the fork
-            if interruptions.is_of_a_handler(why):
-                raise
-            say_once(f"a worker waits for a lock, and a fresh process cannot take over: {_first_line(why)}")
-            return
-        self.rescuer = stem
-        self._pool.change_stem(stem)
+    def give_up_stem_of(self, hedge: Worker) -> None:
+        """What is to fork this hedge is stuck: it is of no use, and others may be started from another one."""
+        silent_s = self._watchdog.silent_s(hedge.seat)
+        what = f"the second worker never came to life: what was to start it has been blocked for {silent_s:.0f} s"
+        self._chronicle.note(Kind.HEDGE_GIVEN_UP, what, hedge)
+        self.dismiss(self._pool.drop_hedge(hedge.number))
+        self._pool.give_up_stem(hedge.stem)
 
 
 def _first_line(error: Exception) -> str:

@@ -11,7 +11,6 @@ from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.chronicle import Failure
 from antifreeze.engine.crew import Crew
 from antifreeze.engine.crossing.raised import load_error
-from antifreeze.engine.crossing.state import tell
 from antifreeze.engine.flow.losses import Losses
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.numbers import TicketNo
@@ -30,7 +29,6 @@ from antifreeze.engine.wire.messages import (
     Filled,
     Mishap,
     Returned,
-    Settled,
     Spent,
     Told,
     Unfit,
@@ -94,13 +92,7 @@ class Intake:
             case Gone(worker):
                 self._times.read(worker)
                 self._orders.confirm_death(worker)
-            case StemSaid(stem, Settled(differing)):
-                self._supervisor.hedging.note_settled(stem)
-                if differing:
-                    say_once(tell(differing))
-            case StemSaid(stem, Unfit(_, what)) if stem is self._supervisor.hedging.rescuer:
-                self._supervisor.hedging.note_unfit(what)
-            case StemSaid(stem, Unfit(error, _)):
+            case StemSaid(stem, Unfit(error)):
                 self.fail_if(functools.partial(load_error, error, stem.find))
 
     def receive(self, heard: Heard) -> None:

@@ -6,9 +6,10 @@ until somebody wants to know: workers are ahead of the user, so that most of it 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
@@ -30,6 +31,18 @@ class Stand:
     """What it said; None: it has not said anything, and is as it was born."""
     has_ended: bool = False
     """Whether the user has all of its part of an iterable dataset."""
+
+
+class _Before(NamedTuple):
+    """How it was before a batch was delivered."""
+
+    ticket: Ticket
+    done: int
+    marked: int
+    place: Said | None
+    turn: int
+    planned: int
+    last_index: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,8 @@ class Marks:
     """Those that have been asked where they are, and have not said so yet."""
     open: dict[int, Ticket] = field(init=False, default_factory=dict)
     """Tickets that are planned and not in the user's hands, by their batch."""
+    in_hand: _Before | None = field(init=False, default=None)
+    """What the batch that was delivered last has changed."""
     _first: TicketNo = field(init=False, default=TicketNo(0))
     _asked: TicketNo = field(init=False, default=TicketNo(-1))
     _said: dict[SeatNo, Said] = field(init=False, default_factory=dict)
@@ -84,6 +99,7 @@ class Marks:
     def begin(self, first: TicketNo, unfinished: Unfinished | None) -> None:
         """A pass begins with this ticket, or goes on with it."""
         self._first = first
+        self.in_hand = None
         self._arrived.clear()
         self.open.clear()
         self.unknown.clear()
@@ -134,12 +150,25 @@ class Marks:
     def note_delivered(self, ticket: Ticket) -> None:
         """The user gets this batch, or what was raised in its place."""
         stand = self.stands[ticket.worker]
+        self.in_hand = _Before(ticket, stand.done, stand.marked, stand.place, self.turn, self.planned, self.last_index)
         stand.done += 1
         self._move(stand, ticket)
         self.turn = (ticket.worker + 1) % self.workers
         self.open.pop(ticket.batch, None)
         if ticket.batch >= self.planned:
             self.planned, self.last_index = ticket.batch + 1, ticket.index
+
+    def without_the_one_in_hand(self) -> Marks:
+        """As it was before the last batch was delivered: it has not reached the user."""
+        before = self.in_hand
+        if before is None:
+            return self
+        then, worker = copy.copy(self), before.ticket.worker
+        then.stands = list(self.stands)
+        then.stands[worker] = Stand(before.done, before.marked, before.place, self.stands[worker].has_ended)
+        then.planned, then.turn, then.last_index = before.planned, before.turn, before.last_index
+        then.open = {**self.open, before.ticket.batch: before.ticket}
+        return then
 
     def note_end(self, ticket: Ticket) -> None:
         """The user has all of this worker's part of an iterable dataset."""

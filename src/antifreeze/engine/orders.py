@@ -6,7 +6,7 @@ import operator
 from collections import deque
 from collections.abc import Hashable, Sequence, Set
 from numbers import Integral
-from typing import SupportsIndex, TypeGuard
+from typing import Any, SupportsIndex, TypeGuard
 
 from antifreeze.engine.arena.arena import Arena
 from antifreeze.engine.backends import interruptions
@@ -159,18 +159,18 @@ def quarantine_for(ticket: Ticket, quarantined: Set[Hashable]) -> tuple[tuple[in
     """The positions of its samples that are in quarantine, and all that must not be drawn in their place."""
     if not quarantined:
         return (), ()
-    index = ticket.index if isinstance(ticket.index, list | tuple) else [ticket.index]
-    left_out = tuple(position for position, i in enumerate(index) if is_hashable(i) and i in quarantined)
+    left_out = tuple(position for position, i in enumerate(ticket.samples) if key_of(i) in quarantined)
     return left_out, tuple(operator.index(i) for i in quarantined if _is_whole_number(i))
 
 
-def is_hashable(index: object) -> bool:
-    """Whether an index can be one of a set; a tuple may hold what cannot."""
+def key_of(index: Any) -> Hashable:
+    """What an index is known by in a set, which holds no list; None: nothing."""
+    key = tuple(index) if type(index) is list else index
     try:
-        hash(index)
-    except TypeError:
-        return False
-    return True
+        hash(key)
+    except TypeError:  # a tuple may hold what cannot be in a set
+        return None
+    return key
 
 
 def _is_whole_number(index: Hashable) -> TypeGuard[SupportsIndex]:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from antifreeze.engine.supervise.patience import Patience
 from antifreeze.engine.supervise.watchdog import Seen
 from antifreeze.observe.say import say_counted
+from antifreeze.torch_side.loaders import pin_memory
+from antifreeze.torch_side.workers import ExceptionWrapper, name_thread
 
 SLICE_S = 1.0
 # A batch is copied in milliseconds: one that takes longer than this is reported.
@@ -36,7 +36,8 @@ STOP_DEADLINE_S = 5.0
 class Device:
     """The accelerator that batches are pinned for."""
 
-    kind: str
+    kind: str | None
+    """None: an older torch, which takes CUDA unless it is told otherwise."""
     index: int
 
     def enter(self) -> None:
@@ -153,7 +154,7 @@ class Pinner:
 
 def _run(orders: Orders, device: Device) -> None:
     torch.set_num_threads(1)  # of this thread alone: its copies must not take all processors
-    torch.multiprocessing._set_thread_name("pt_data_pin")
+    name_thread("pt_data_pin")
     device.enter()
     while (pinned := orders.get()) is not None:
         pinned.pin(device)

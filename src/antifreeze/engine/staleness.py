@@ -16,10 +16,11 @@ from typing import Any
 
 import torch
 from torch.utils.data import Dataset
-from torch.utils.data._utils import HAS_NUMPY
 
 from antifreeze.engine.crossing.reading import attributes_of, is_a, name_of, namespace_of, some_entries
 from antifreeze.engine.crossing.state import is_user_module, library_directories
+from antifreeze.torch_side.tensors import as_plain_tensors, version_of
+from antifreeze.torch_side.workers import HAS_NUMPY
 
 if HAS_NUMPY:
     import numpy as np
@@ -102,10 +103,10 @@ def _trait(thing: Any) -> Any:
 
 def _look_at(thing: Any) -> Any:
     if is_a(thing, torch.Tensor):
-        with torch._C.DisableTorchFunctionSubclass():
+        with as_plain_tensors():
             # What lies in shared memory is seen by all.
             is_shared = torch.Tensor.is_shared(thing)  # type: ignore[no-untyped-call]
-            return None if is_shared else (tuple(thing.shape), str(thing.dtype), thing._version)
+            return None if is_shared else (tuple(thing.shape), str(thing.dtype), version_of(thing))
     if HAS_NUMPY and type(thing) is np.ndarray:
         return thing.shape, str(thing.dtype), _checksum(thing)
     for kind in _CONTAINERS:

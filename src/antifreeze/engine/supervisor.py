@@ -11,13 +11,14 @@ from typing import Any
 from antifreeze.codes import named
 from antifreeze.engine import wording
 from antifreeze.engine.arena.board import Pulse, Step, Timing
+from antifreeze.engine.backends.hazards.quiet import can_be_taken
 from antifreeze.engine.backends.process import CannotFork
 from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.chronicle import Chronicle, Failure
 from antifreeze.engine.flow.delivery import Delivery
-from antifreeze.engine.hedging import Hedging, Rescue
+from antifreeze.engine.hedging import Hedging
 from antifreeze.engine.numbers import SeatNo, TicketNo, WorkerNo
-from antifreeze.engine.orders import Orders, is_hashable
+from antifreeze.engine.orders import Orders, key_of
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.happenings import Lost
 from antifreeze.engine.pool.pool import Pool
@@ -46,7 +47,6 @@ class Supervisor:
         watchdog: Watchdog,
         witness: Witness,
         chronicle: Chronicle,
-        rescue: Rescue | None,
         hedges: bool,
         quarantines: bool,
         quarantines_early: bool,
@@ -68,7 +68,6 @@ class Supervisor:
             watchdog=watchdog,
             witness=witness,
             chronicle=chronicle,
-            rescue=rescue,
             is_wanted=hedges,
         )
         self._stuck_twice: set[SeatNo] = set()
@@ -103,6 +102,7 @@ class Supervisor:
         for worker in everybody:
             if self.hedging.is_to_be_born(worker) and self._watchdog.is_stillborn(worker.seat):
                 self.hedging.give_up_stem_of(worker)
+        self.hedging.end_idle()
         stuck_hedges = [hedge for hedge in self._pool.hedges.values() if self._judge(hedge, timings) is State.STALLED]
         for hedge in stuck_hedges:
             self.hedging.compare(hedge)
@@ -110,8 +110,9 @@ class Supervisor:
         stuck = [worker for worker, state in states.items() if state is State.STALLED]
         unwell = [worker for worker, state in states.items() if state is not State.FINE]
         unreported = [worker for worker in unwell if self._is_to_be_reported(worker.seat, pulses[worker.seat])]
+        idle = [worker for worker in stuck if not self._succession.undone(worker.number)]
         for worker in stuck:
-            if self._is_beyond_hope(worker) or self._is_known_to_hang(worker, stuck_hedges):
+            if worker not in idle and (self._is_beyond_hope(worker) or self._is_known_to_hang(worker, stuck_hedges)):
                 return self._give_up(worker)
         for hedge in stuck_hedges:
             self._report_if_stuck_twice(hedge)
@@ -120,11 +121,15 @@ class Supervisor:
         texts = self._witness.texts_of(unreported)
         for worker in unreported:
             did = hedged.get(worker, "nothing yet: it may still come back")
+            if worker in idle and self.hedging.is_wanted:
+                did = "another worker takes its place; others have done its work"
             is_at_work = states[worker] is State.SLOW
             if is_at_work:
                 did = "nothing: it is at work, and is left alone, however long it takes (timeout= would set a limit)"
             self._report(worker, texts, timings, is_at_work=is_at_work, did=did)
-        self._give_up_workers_if_lost(stuck)
+        self._give_up_workers_if_lost(stuck, stuck_hedges, samples_done=sum(timing.samples for timing in timings))
+        for worker in idle if self.hedging.is_wanted else ():
+            self.hedging.replace_idle(worker)
         return self._give_up(self._awaited()) if self._watchdog.is_at_a_standstill else None
 
     def _relieve(self, short: Iterable[Worker]) -> None:
@@ -137,11 +142,40 @@ class Supervisor:
             if not waited_s:  # this is the first look at it
                 self._chronicle.note_memory_short(worker, ticket)
 
-    def _give_up_workers_if_lost(self, stuck: Sequence[Worker]) -> None:
-        """The dataset holds a thread of the trainer, and a worker waits in a lock: nobody there will ever release it."""
-        for worker in stuck:
-            if worker.stem.risk is not None and self._watchdog.waits_in(worker.seat) == "lock":
-                raise OnlyInProcess(f"a worker waits in vain; {worker.stem.risk} ({named('AF101')})")
+    def _give_up_workers_if_lost(
+        self, stuck: Sequence[Worker], stuck_hedges: Sequence[Worker], *, samples_done: int
+    ) -> None:
+        """Raise OnlyInProcess if workers wait in a lock that only the trainer can pass.
+
+        The dataset holds something of which that is known; or the fork itself has cost all workers their first sample: two
+        of them wait at the same place, where no worker has ever got past. A worker that is at something else may be the
+        one who holds the lock; and where the trainer cannot pass either, it would be lost, too.
+        """
+        at_work = [worker for worker in self._pool.workers if worker.leases]
+        in_locks = [worker for worker in stuck if worker.leases and self._watchdog.waits_in(worker.seat) == "lock"]
+        if not in_locks or len(in_locks) < len(at_work):
+            return
+        stem = in_locks[0].stem
+        is_lost = stem.kind == "grown" and not samples_done and self._has_second_witness(in_locks, stuck_hedges)
+        if (stem.risk is None and not is_lost) or not can_be_taken(stem.busy_locks):
+            return
+        if stem.risk is not None:
+            raise OnlyInProcess(f"a worker waits in vain; {stem.risk} ({named('AF101')})")
+        raise OnlyInProcess(
+            f"two forked workers wait in a lock, one after the other, at the first sample ({named('AF104')}): a "
+            "thread of this program held it, or served it, when they were forked. multiprocessing_context='spawn' "
+            "starts workers without such locks"
+        )
+
+    def _has_second_witness(self, in_locks: Sequence[Worker], stuck_hedges: Sequence[Worker]) -> bool:
+        """Whether a hedge is stuck in a lock where the first worker is; or another worker, where there can be no hedge."""
+        without = [each for each in in_locks if self.hedging.is_none_for(each)]
+        return len(without) > 1 or any(
+            hedge.number in {worker.number for worker in in_locks}
+            and self._watchdog.waits_in(hedge.seat) == "lock"
+            and self.hedging.is_stuck_where_the_first_is(hedge)
+            for hedge in stuck_hedges
+        )
 
     def recover(self, lost: Lost) -> Failure | None:
         """Have another worker do what this one has not done, from where its generators were."""
@@ -170,7 +204,7 @@ class Supervisor:
         if cause.is_oom:
             self._run_one_fewer()
         if self._pool.hedges.get(number) is worker:
-            self._pool.drop_hedge(number)
+            self.hedging.note_death(worker)
         elif number in self._pool.hedges:
             self._pool.promote_hedge(number)
         else:
@@ -311,26 +345,22 @@ class Supervisor:
 
     def _put_into_quarantine(self, pulse: Pulse, ticket: Ticket | None, why: str) -> bool:
         """Never fetch this sample again; False if that is not what the user wants, or nobody knows which it is."""
-        blamed = self._sample_to_blame(pulse, ticket)
-        if not self._quarantines or ticket is None or blamed is None:
+        index = self._sample_to_blame(pulse, ticket)
+        if not self._quarantines or ticket is None or index is None:
             return False
-        (index,) = blamed
         self._orders.quarantined.add(index)
         self._chronicle.note_quarantine(ticket, index, why)
         return True
 
-    def _sample_to_blame(self, pulse: Pulse, ticket: Ticket | None) -> tuple[Hashable] | None:
-        """The index of the one sample that a worker is at, which can be left out; None: there is no such index."""
+    def _sample_to_blame(self, pulse: Pulse, ticket: Ticket | None) -> Hashable:
+        """What the one sample that a worker is at is known by, if it can be left out; None: there is no such sample."""
         if ticket is None or pulse.step is not Step.FETCHING:
             return None
-        index = ticket.index
-        if isinstance(index, list | tuple):
-            if not 0 <= pulse.position < len(index):
-                return None
-            index = index[pulse.position]
-        if not is_hashable(index) or index in self._orders.quarantined:
-            return None  # it is left out already: what ends workers there is another one
-        return (index,)
+        position = pulse.position if ticket.is_batched else 0
+        if not 0 <= position < len(ticket.samples):
+            return None
+        key = key_of(ticket.samples[position])
+        return None if key in self._orders.quarantined else key  # left out already: what ends workers is another one
 
     def timed_out(self, timeout_s: float) -> Exception:
         """The error for a batch that has not come within torch's `timeout=`."""

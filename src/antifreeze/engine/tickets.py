@@ -38,6 +38,7 @@ class Tickets:
         in_order: bool,
         is_stream: bool,
         by_ticket: bool,
+        is_batched: bool,
         marks: Marks | None,
     ) -> None:
         self._pool = pool
@@ -52,7 +53,7 @@ class Tickets:
         self.window = window
         """How many are planned ahead, as torch would."""
         share_out = None if in_order or by_ticket else window
-        self.plan = Plan(workers=len(pool.workers), share_out=share_out, is_stream=is_stream)
+        self.plan = Plan(workers=len(pool.workers), share_out=share_out, is_stream=is_stream, is_batched=is_batched)
         self.dispatch = Dispatch(window=window)
         self.sharing: Sharing | None = None
         """Who decides which worker makes what, where any may make anything."""

@@ -48,7 +48,8 @@ class Witness:
             seen[seat] = Seen(
                 cpu_s=used.cpu_s,
                 io_bytes=used.io_bytes,
-                is_traced=facts.tracer_pid != 0,
+                # Whoever reads what is typed at the terminal is being debugged, too.
+                is_traced=facts.tracer_pid != 0 or facts.waits_in == "terminal",
                 is_stopped=facts.state == "T",
                 waits_in=facts.waits_in,
                 is_running=used.is_running,

@@ -78,8 +78,8 @@ def sample_at(pulse: Pulse, ticket: Ticket | None) -> str | None:
 
 def sample_of(ticket: Ticket, position: int) -> str | None:
     """The sample at this position of a batch; None: no single one."""
-    if isinstance(ticket.index, list | tuple | range):
-        return show(ticket.index[position]) if 0 <= position < len(ticket.index) else None
+    if ticket.samples is ticket.index:
+        return show(ticket.samples[position]) if 0 <= position < len(ticket.samples) else None
     return show(ticket.index)
 
 
@@ -95,15 +95,15 @@ def signal_name(exitcode: int | None) -> str | None:
 
 def whereabouts(ticket: Ticket, position: int) -> str:
     """A batch and, where it is known, the sample of it that is meant."""
-    if position >= 0 and isinstance(ticket.index, list | tuple | range) and position < len(ticket.index):
-        return f"batch {ticket.batch}, sample {show(ticket.index[position])}"
+    if ticket.samples is ticket.index and 0 <= position < len(ticket.samples):
+        return f"batch {ticket.batch}, sample {show(ticket.samples[position])}"
     return f"batch {ticket.batch}, {indices(ticket)}"
 
 
 def indices(ticket: Ticket) -> str:
     """The samples of a batch, in words."""
-    index = ticket.index
-    if not isinstance(index, list | tuple | range):
-        return f"sample {show(index)}"
-    shown = ", ".join(map(show, index[:8])) + (", …" if len(index) > 8 else "")
+    samples = ticket.samples
+    if samples is not ticket.index:
+        return f"sample {show(ticket.index)}"
+    shown = ", ".join(map(show, samples[:8])) + (", …" if len(samples) > 8 else "")
     return f"samples {shown}"

@@ -3,7 +3,7 @@
 Everything here answers on any system; where the answer cannot be had, it is the harmless one.
 """
 
-from antifreeze.machine.families import Families, GroupFacts, facts_of_groups
+from antifreeze.machine.families import Families, GroupFacts, children_of, facts_of_groups
 from antifreeze.machine.kin import (
     Kin,
     age_s,
@@ -76,6 +76,7 @@ __all__ = [
     "asleep_s",
     "available_memory",
     "catches",
+    "children_of",
     "cpu_quota",
     "descendants_of",
     "descriptor_limit",

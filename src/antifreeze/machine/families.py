@@ -71,6 +71,11 @@ def facts_of_groups(pids: Iterable[int]) -> dict[int, GroupFacts]:
     return Families().facts_of(pids)
 
 
+def children_of(pid: int) -> dict[int, Stat]:
+    """The children of a process, also those that have ended and were not waited for; nothing if that cannot be known."""
+    return {child: seen for child in _children_of(pid) if (seen := facts_in_stat(child)) is not None}
+
+
 def _children_of(pid: int) -> set[int]:
     """The children of all its threads; nothing where the kernel does not keep such lists."""
     task = f"/proc/{pid}/task"

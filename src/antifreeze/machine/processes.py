@@ -35,6 +35,7 @@ _SYSCALLS = {
         "file": (63, 64, 65, 66, 67, 68, 69, 70),
     },
 }
+_SELECTS = {"x86_64": (23, 270), "aarch64": (72,)}
 _OPENS = (2, 56, 257)  # x86_64 has two of them
 # Where the kernel does not say which system call it is: parts of the names of the functions that it waits in.
 _WAIT_CHANNELS = {
@@ -172,6 +173,10 @@ def _waits_in_call(pid: int, state: str) -> str | None:
     word = next((word for word, numbers in words.items() if number in numbers), None)
     if word == "disk" and state == "S" and number in _OPENS:
         return "pipe"  # only the opening of a FIFO can be interrupted: it waits for somebody at the other end
+    if (
+        number in _SELECTS.get(platform.machine(), ()) and arguments[0] == 1
+    ):  # of standard input alone, as readline does
+        return "terminal" if _kind_of_file(pid, 0) == "terminal" else word
     return _kind_of_file(pid, arguments[0]) if word == "file" else word
 
 

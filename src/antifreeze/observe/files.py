@@ -67,6 +67,33 @@ def write_stacks(name: str, text: str) -> Path | None:
         return None
 
 
+def cache_folder() -> Path:
+    """The folder for what can be found out again, made if it is missing; raises OSError where there can be none.
+
+    `$XDG_CACHE_HOME/antifreeze`, else `~/.cache/antifreeze`.
+    """
+    try:
+        named = os.environ.get("XDG_CACHE_HOME", "")
+        folder = (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "antifreeze"
+        _refuse_if_foreign(folder)
+        _make_own(folder)
+    except (RuntimeError, ValueError) as error:  # there is no home; no such path can be
+        raise FileNotFoundError(errno.ENOENT, str(error)) from error
+    return folder
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that whoever reads it meanwhile gets all of the old text or all of the new one."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
 def _state_folder() -> Path:
     named = os.environ.get("ANTIFREEZE_DIR")
     if named:

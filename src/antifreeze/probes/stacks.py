@@ -12,6 +12,7 @@ from antifreeze.probes.bounded import ask
 from antifreeze.probes.patient.notes import STACK_SIGNAL
 from antifreeze.probes.places import is_ours, is_users
 from antifreeze.probes.processes.spy import stacks_of
+from antifreeze.torch_side.frames import WORKER_LOOP
 
 SIGNALLED_WITHIN_S = 0.5
 
@@ -49,7 +50,7 @@ def _summaries(frames: Iterable[Frame]) -> list[FrameSummary]:
 def own_part(stack: list[FrameSummary]) -> list[FrameSummary]:
     """What a worker is at: the stack of a forked one goes on with that of its trainer."""
     for place, frame in enumerate(stack):
-        if frame.name == "_worker_loop":
+        if frame.name == WORKER_LOOP:
             return stack[: place + 1]
     return stack
 

@@ -6,14 +6,14 @@ The environment is read each time somebody asks, so that a program may set a var
 from antifreeze.settings.arguments import Seeding, arguments, bequeath
 from antifreeze.settings.options import ALL_BLOCKED_S, ONE_BLOCKED_S, Options, options_of
 from antifreeze.settings.policy import DEFAULT_MAX_LOST, OnError, Policy, Retry, Then
-from antifreeze.settings.switch import TESTED_TORCH, Mode, mode
+from antifreeze.settings.switch import OLDEST_TORCH, Mode, mode
 from antifreeze.settings.variables import environment, parse_span, read_variable
 
 __all__ = [
     "ALL_BLOCKED_S",
     "DEFAULT_MAX_LOST",
+    "OLDEST_TORCH",
     "ONE_BLOCKED_S",
-    "TESTED_TORCH",
     "Mode",
     "OnError",
     "Options",

@@ -1,4 +1,4 @@
-"""Whether our engine runs at all: the variable `ANTIFREEZE`, and the versions of torch that it knows."""
+"""Whether our engine runs at all: the variable `ANTIFREEZE`, and the oldest torch that has what it needs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 from antifreeze.errors import ConfigError
 
-TESTED_TORCH = ((2, 11), (2, 13))
-"""The first and the last; with any other, loaders run on torch's own iterator."""
+OLDEST_TORCH = (2, 6)
+"""For those who cannot ask torch itself, as `torch_side.self_check` does; with an older one, loaders run on torch's own
+iterator."""
 
 
 class Mode(enum.Enum):

@@ -212,9 +212,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.fallback
-@pytest.mark.deadline(60)
 def test_what_is_defined_under_the_main_guard_cannot_be_found_by_a_new_process(run_script: Callable[..., Any]) -> None:
-    ended = run_script(SCRIPT, timeout=50).check()
+    ended = run_script(SCRIPT).check()
     assert ended.stdout.splitlines() == [
         "dataset.__class__ | the class Guarded at script_0.py:24 | script_0.py:24 | True",
         "collate_fn | the function collate_here at script_0.py:27 | script_0.py:27 | True",

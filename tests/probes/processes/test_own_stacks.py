@@ -54,7 +54,7 @@ def worker(tmp_path: Path) -> Iterator[int]:
             trainer.kill()
 
 
-@pytest.mark.deadline(60)
+@pytest.mark.long
 def test_a_worker_of_ours_writes_its_stack_when_asked_and_lives_on(worker: int) -> None:
     told = ask_worker(worker)
     assert told is not None

@@ -6,7 +6,7 @@ whose threads they do not have: they hang at the first text that is tokenized af
 `OPENCV_OPENMP_NUM_THREADS` has no effect on the usual builds of OpenCV.
 The default start method of Python 3.14 is forkserver: datasets, collate_fn and worker_init_fn are pickled, and lambdas,
 local functions and open files, which a fork just took along, are errors.
-With a torch that antifreeze does not know, loaders run on torch's own iterator, as they do without us.
+With a torch older than 2.6, antifreeze leaves loaders to torch's own iterator, as they are without it.
 
 How we know: the environment variables, the versions that are installed, and Python's default start method.
 
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Facts, Machine
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.settings import TESTED_TORCH
+from antifreeze.settings import OLDEST_TORCH
 
 CODE = "AF904"
 
@@ -90,13 +90,13 @@ def _start_method(facts: Facts, machine: Machine) -> Iterator[Finding]:
 def _torch(machine: Machine) -> Iterator[Finding]:
     version = machine.versions.get("torch", "")
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or TESTED_TORCH[0] <= (int(numbers[1]), int(numbers[2])) <= TESTED_TORCH[1]:
+    if numbers is None or (int(numbers[1]), int(numbers[2])) >= OLDEST_TORCH:
         return
-    first, last = (".".join(map(str, each)) for each in TESTED_TORCH)
+    oldest = ".".join(map(str, OLDEST_TORCH))
     yield _possible(
         what="with antifreeze, loaders still run on torch's own iterator",
-        why=f"this is torch {version}, and this antifreeze knows {first} to {last}",
-        fix=(f"pip install 'torch=={last}.*'", "a newer antifreeze, if there is one"),
+        why=f"this is torch {version}, and antifreeze needs {oldest} or later",
+        fix=(f"pip install 'torch>={oldest}'",),
         seen=f"torch {version}",
     )
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from antifreeze.doctor.cases import at, cases, first_line
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.torch_side.frames import NEXT_INDEX
 
 CODE = "AF327"
 
@@ -59,5 +60,5 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _is_of_sampler(raised: Raised) -> bool:
     """Some batches are planned before the workers have started."""
-    begins = raised.stage == "start" and any(frame.function == "_next_index" for frame in raised.frames)
+    begins = raised.stage == "start" and any(frame.function == NEXT_INDEX for frame in raised.frames)
     return raised.stage == "sampler" or begins

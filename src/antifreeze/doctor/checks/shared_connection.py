@@ -8,8 +8,8 @@ How we know: the dataset holds an open socket, workers are forked, and in a tria
 that the training process gets, or fail although they load without workers.
 
 What to do: connect in the worker: `self.session = antifreeze.per_worker(requests.Session)`, then
-`self.session().get(…)`. `antifreeze run train.py` starts such workers in a fresh process, if the dataset can be sent
-there.
+`self.session().get(…)`. Under `antifreeze run train.py`, HTTP connections that a dataset holds are made again in each
+worker by themselves.
 
 Looks like: AF307 shared-file-offset, the same with a file; AF321 sample-fails, where the server's answer is bad without
 workers, too.

@@ -1,16 +1,14 @@
 """Workers that start from a fresh import see other settings or globals than the training process.
 
-What happens: with spawn, forkserver, or our clean start, a worker imports the program's modules anew. What the program
+What happens: with spawn or forkserver, a worker imports the program's modules anew. What the program
 changed since (a configuration global, a registry, `ImageFile.LOAD_TRUNCATED_IMAGES`, a monkeypatch) is as it was at
 import there. Samples come out differently, or fail, and nobody says so.
 
-How we know: our engine compares the globals of your modules in a trial and names those that it could not copy; or
-samples from workers that were not forked differ from those that the training process gets, where that gets the same
-twice.
+How we know: samples from workers that were not forked differ from those that the training process gets, where that gets
+the same twice.
 
 What to do: pass such settings to the dataset (`self.root = root`), or set them on import, or in `worker_init_fn`.
-`multiprocessing_context="fork"` keeps everything, where forking is safe. (Where antifreeze starts a fresh process in the
-place of a fork, it copies simple globals by itself; where you ask for spawn, you get what torch gives.)
+`multiprocessing_context="fork"` keeps everything.
 
 Looks like: AF307 shared-file-offset, where samples differ because forked workers share a file; AF503 stale-dataset,
 where a change comes too late for persistent workers.
@@ -21,16 +19,12 @@ https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
 
 from __future__ import annotations
 
-import re
-
 from antifreeze.doctor.cases import Case, cases
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 CODE = "AF302"
 FORK = 'DataLoader(…, multiprocessing_context="fork")'
-# The engine's own words, in the error output of a trial on it.
-_TOLD = re.compile(rf"{CODE} state-differs: (.*?)(?: \(workers of a clean stem|$)", re.MULTILINE)
 
 _LOADER = Loader(number=0, num_workers=2, start_method="spawn", built_at=Place("train.py", 40))
 SICK = Facts(
@@ -58,24 +52,20 @@ def examine(facts: Facts) -> list[Finding]:
 
 
 def _examine(case: Case) -> list[Finding]:
-    named = [told[1] for trial in case.trials if (told := _TOLD.search(trial.stderr))]
     wrong = [trial for trial in case.trials if trial.wrong and case.start_method in ("spawn", "forkserver")]
-    if not named and not wrong:
+    if not wrong:
         return []
-    samples = f"samples {', '.join(wrong[0].wrong[:5])} differ from those of the training process" if wrong else ""
+    samples = f"samples {', '.join(wrong[0].wrong[:5])} differ from those of the training process"
     return [
         Finding(
             code=CODE,
-            weight=Weight.LIKELY if wrong else Weight.POSSIBLE,
+            weight=Weight.LIKELY,
             what="workers see other settings than the training process, and may give other samples",
             where=case.built_at,
-            why="; ".join(part for part in (*named[:1], samples) if part)
-            + "; workers start from a fresh import of the program's modules",
-            fix=("give the settings to the dataset: self.root = root", *(() if case.is_forked else (FORK,))),
-            evidence=tuple(part for part in (samples, "our engine compared the globals" if named else "") if part),
+            why=f"{samples}; workers start from a fresh import of the program's modules",
+            fix=("give the settings to the dataset: self.root = root", FORK),
+            evidence=(samples,),
             loader=case.number,
-            sample=wrong[0].wrong[0] if wrong else None,
-            rivals=() if wrong else ("AF503",),
-            decide=None if wrong else "antifreeze run {script}",
+            sample=wrong[0].wrong[0],
         )
     ]

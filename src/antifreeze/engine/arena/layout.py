@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import torch
 
+from antifreeze.torch_side.tensors import PLAIN_KEYS, dispatch_keys
+
 ALIGNMENT = 64
 
 # Seen: labels of 3 KB that a user kept held 384 MB of slots. Copying 64 KiB costs about 5 µs.
@@ -28,11 +30,6 @@ DTYPES: tuple[torch.dtype, ...] = tuple(
 )
 """All dtypes of this torch in an order that both sides agree on."""
 CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
-
-_dispatch_keys = torch._C._dispatch_keys
-# What a dense tensor on the CPU has; every other kind (sparse, nested, quantized, conjugated …) has another set.
-with torch.inference_mode(False):
-    _PLAIN = _dispatch_keys(torch.empty(0, device="cpu")).raw_repr()
 
 
 class Parcel(NamedTuple):
@@ -53,7 +50,7 @@ class Parcel(NamedTuple):
 
 def is_plain(tensor: torch.Tensor) -> bool:
     """Whether this is an ordinary strided tensor on the CPU: neither sparse, nested, quantized nor conjugated."""
-    return _dispatch_keys(tensor).raw_repr() == _PLAIN
+    return dispatch_keys(tensor).raw_repr() in PLAIN_KEYS
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

@@ -13,6 +13,8 @@ import time
 import torch
 from torch.multiprocessing import reductions
 
+from antifreeze.torch_side.tensors import share_by_descriptor
+
 # With a slot and a long message there are as many descriptors as a channel takes at once.
 MOST_SHARED = 6
 
@@ -35,7 +37,7 @@ def descriptor_of(storage: torch.UntypedStorage) -> int | None:
     if not _began_ns or not storage.is_shared():
         return None
     try:
-        fd: int = storage._share_fd_cpu_()[0]
+        fd = share_by_descriptor(storage)[0]
     except RuntimeError:  # shared by its file's name
         return None
     return fd if fd >= 0 and os.fstat(fd).st_ctime_ns <= _began_ns else None

@@ -22,7 +22,9 @@ _frombuffer = torch.frombuffer
 
 def _numpy_dtypes() -> dict[torch.dtype, Any]:
     known = {}
-    for code in np.typecodes["All"]:
+    for code in (
+        np.typecodes["AllInteger"] + np.typecodes["AllFloat"] + "?"
+    ):  # a string has no size, by which torch 2.6 divides
         try:
             known[_from_numpy(np.empty(0, code)).dtype] = np.dtype(code)
         except (TypeError, RuntimeError):  # torch has not got it, or torch has not got numpy

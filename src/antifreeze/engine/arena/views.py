@@ -7,6 +7,7 @@ slot's memory without a copy, if the arena lends it. Everything that points into
 from __future__ import annotations
 
 import array
+import bisect
 import io
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,9 @@ import torch
 
 from antifreeze.engine.arena.forms import Form
 from antifreeze.engine.arena.layout import ALIGNMENT, COPY_BELOW, DTYPES, Parcel, is_small_part
-from antifreeze.engine.arena.pickled import rebuild_new_dtype
 from antifreeze.engine.arena.segment import Owner, Segment
 from antifreeze.engine.arena.tensors import storage_over
+from antifreeze.torch_side.tensors import REBUILT_OTHERWISE, validate_sparse_tensors
 
 Shared = Sequence[torch.UntypedStorage] | Exception
 """Storages that a batch came with, or why they could not be mapped."""
@@ -56,8 +57,7 @@ def read_letter(body: bytearray, parcel: Parcel, form: Form | None, find: Find, 
 def _unpickle(structure: memoryview, parcel: Parcel, slot: _SlotMemory, find: Find) -> Any:
     slot.table = array.array("q", bytes(structure[parcel.structure_bytes :]))
     batch = _BatchUnpickler(io.BytesIO(structure), slot, find).load()
-    if torch._utils._sparse_tensors_to_validate:  # torch keeps them, and so the slot, until they have been looked at
-        torch._utils._validate_loaded_sparse_tensors()
+    validate_sparse_tensors()  # torch keeps them, and so the slot, until they have been looked at
     return batch
 
 
@@ -72,21 +72,13 @@ class _BatchUnpickler(pickle.Unpickler):
 
         (Not of this object: pickle keeps what it finds, and the cycle would keep the slot until the next collection.)
         """
-        if module == _STAND_INS and name != "typed_storage":
+        if module == _STAND_INS and name != "itself":
             return getattr(self._memory, name)
-        if module == "torch._utils" and name in _REBUILT_OTHERWISE:
-            return _REBUILT_OTHERWISE[name]
-        return super().find_class(module, name)
+        return REBUILT_OTHERWISE.get((module, name)) or super().find_class(module, name)
 
     def persistent_load(self, reference: Any) -> Any:
         """An object of the trainer that came back by reference."""
         return self._find(reference)
-
-
-_REBUILT_OTHERWISE: dict[str, Callable[..., torch.Tensor]] = {
-    "_rebuild_tensor_v3": rebuild_new_dtype,
-    "_rebuild_nested_tensor": torch._nested_view_from_buffer_copy,  # not a view, as torch's workers' are not
-}
 
 
 class _SlotMemory:
@@ -101,6 +93,8 @@ class _SlotMemory:
         self._owner: Owner | None = None
         self._copied: dict[int, bytearray] = {}
         self._storages: dict[int, tuple[torch.UntypedStorage, int]] = {}
+        self._begins: dict[int, array.array[int]] = {}
+        """Of regions in parts: how far into the worker's storage each part begins."""
 
     def buffers(self) -> Iterator[memoryview] | None:
         """The out-of-band buffers of the pickle, in its order."""
@@ -120,7 +114,7 @@ class _SlotMemory:
         """
         dtype = DTYPES[code]
         if length:
-            storage, low = self._storage_of(region)
+            storage, low = self._storage_of(self._part_of(region, start))
             tensor = torch.empty(0, dtype=dtype, device="cpu")
             return tensor.set_(storage, (start - low) // dtype.itemsize, shape, strides)
         if strides:
@@ -142,6 +136,17 @@ class _SlotMemory:
         if isinstance(self._shared, Exception):
             raise self._shared
         return self._shared[number]
+
+    def _part_of(self, region: int, start: int) -> int:
+        """The part of a region that a tensor lies in which begins so far into the worker's storage; mostly all of it."""
+        first = -self.table[1 + 3 * region]
+        if first <= 0:
+            return region
+        begins = self._begins.get(region)
+        if begins is None:
+            end = first + self.table[2 + 3 * region]
+            begins = self._begins[region] = self.table[2 + 3 * first : 2 + 3 * end : 3]
+        return first + bisect.bisect_right(begins, start) - 1
 
     def _storage_of(self, region: int) -> tuple[torch.UntypedStorage, int]:
         """(storage, how far into the worker's storage it begins): one for all tensors of a region."""

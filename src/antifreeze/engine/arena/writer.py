@@ -29,8 +29,11 @@ from antifreeze.engine.arena.tensors import tensor_over
 ENCLOSE_UP_TO = 3 << 10
 # A slot that a worker makes is large enough for its last batches, of which there are at least so many.
 SPAN = 16
-# Kept by both sides for as long as the worker lives.
+# Kept by both sides for as long as the worker lives: so many, with so many tensors in all.
 MOST_FORMS = 256
+MOST_TENSORS_OF_FORMS = 1 << 16
+# Batches whose shapes are never the same must not take the places of those that come again; of them only a number is kept.
+MOST_MET = 1 << 14
 
 Copy = tuple[int, int, int]
 """What to copy where: offset, address, length."""
@@ -112,8 +115,10 @@ class SlotWriter:
         """What its last batches would have needed."""
         self._granted = 0
         self._forms: dict[Any, int] = {}
-        """Forms by their number; 0: met once."""
-        self._defined = 0
+        """Forms by their number."""
+        self._tensors_of_forms = 0
+        self._met: set[int] = set()
+        """The hashes of forms that were met once."""
 
     def begin(self, desk: Desk | None) -> None:
         """From now on, write into this slot; None: there is none."""
@@ -182,20 +187,30 @@ class SlotWriter:
             specs.append(spec)
         form = sketch.skeleton, tuple(specs)
         number = self._forms.get(form)
-        if number is None:  # if it comes again, it will have a number
-            if len(self._forms) < MOST_FORMS:
-                self._forms[form] = 0
+        if number is None and not self._is_to_be_defined(form):
             return None
         values = _values(sketch)
         self._used = used
-        if number:
+        if number is not None:
             if not copies and not collated:
                 self._desk.last = Regular(sketch.skeleton, sketch.tensors, number)
             return self._finish(Parcel(number, used, len(values), 0), copies, values, b"")
-        number = self._defined + 1
+        number = len(self._forms) + 1
         written = self._finish(Parcel(number, used, len(values), 0), copies, values, forms.define(*form))
-        self._forms[form] = self._defined = number  # not before: what has failed has defined nothing
+        self._forms[form] = number  # not before: what has failed has defined nothing
+        self._tensors_of_forms += len(specs)
         return written
+
+    def _is_to_be_defined(self, form: tuple[Any, tuple[Spec, ...]]) -> bool:
+        """Whether this form has been met before, and there is room for it."""
+        if len(self._forms) == MOST_FORMS or self._tensors_of_forms + len(form[1]) > MOST_TENSORS_OF_FORMS:
+            return False
+        known = hash(form)
+        if known in self._met:
+            return True
+        if len(self._met) < MOST_MET:
+            self._met.add(known)
+        return False
 
     def _write_pickled(self, pickled: Pickled) -> Written:
         table, copies = self._place_regions(pickled)
@@ -205,20 +220,28 @@ class SlotWriter:
 
     def _place_regions(self, pickled: Pickled) -> tuple[bytes, list[Copy]]:
         """The table of regions, and what has to be copied."""
-        table = array.array("q", (len(pickled.regions),))
-        copies = []
+        table = array.array("q", (0,))
+        further = array.array("q")
+        copies: list[Copy] = []
         low, high = self._desk.address, self._desk.address + self._desk.size
+        count = len(pickled.regions)
         for region in pickled.regions.values():
-            length = region.high - region.low
             if low <= region.low < high:
-                offset = region.low - low
-            else:
+                table.extend((region.low - low, region.low - region.base, region.high - region.low))
+                continue
+            parts = region.parts() if region.spans else [(region.low, region.high)]
+            entries = table
+            if len(parts) > 1:  # they follow all regions; here stands where, and how many
+                table.extend((-(count + len(further) // 3), len(parts), 0))
+                entries = further
+            for begin, end in parts:
                 # As far from a multiple of 64 as it is here: then every tensor in it stays aligned.
-                beyond = region.low % ALIGNMENT
-                offset = self._used + beyond
-                self._used = aligned(offset + length)
-                copies.append((offset, region.low, length))
-            table.extend((offset, region.low - region.base, length))
+                offset = self._used + begin % ALIGNMENT
+                self._used = aligned(offset + end - begin)
+                copies.append((offset, begin, end - begin))
+                entries.extend((offset, begin - region.base, end - begin))
+        table.extend(further)
+        table[0] = len(table) // 3
         table.extend(pickled.buffers)
         return table.tobytes(), copies
 

@@ -1,14 +1,12 @@
 """What an iterator needs of a place where workers live: the few things that a stem offers to the trainer.
 
-`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop`, up to a deadline, and in
-`await_word`, as long as the stem works.
+`StemHandle` is the trainer's end of a stem. It has no thread, and blocks only in `stop`, up to a deadline.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import time
 import weakref
@@ -16,8 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from antifreeze.engine import forks
-from antifreeze.engine.backends import interruptions, process
-from antifreeze.engine.backends.idle_watch import IdleWatch
+from antifreeze.engine.backends import process
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.wire.channel import Channel, ChannelClosed
 from antifreeze.engine.wire.messages import Fork, Kill, Leave, Message
@@ -51,10 +48,9 @@ class StemHandle:
         self.is_gone = False
         """Whether its end has been noticed."""
         self.risk: str | None = None
-        """The thread of the trainer that the dataset holds, and its workers may wait for."""
-        self.because: str | None = None
-        """Why it is of another kind than torch's start method asks for."""
-        self._heard: list[tuple[Message, list[int]]] = []
+        """What the dataset holds that freezes forked workers which use it."""
+        self.busy_locks: tuple[Any, ...] = ()
+        """Locks of the dataset that somebody in the trainer held at the fork."""
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False
@@ -77,23 +73,8 @@ class StemHandle:
         with contextlib.suppress(ChannelClosed):
             self.control.flush()
 
-    def await_word(self, *, idle_s: float) -> Message | None:
-        """The first thing that the stem says, which is still there to be received; None: it is idle so long, or gone."""
-        poll = select.poll()
-        poll.register(self.control.fileno(), select.POLLIN)
-        watch = IdleWatch(self.pid, limit_s=idle_s)
-        while not self._heard and not watch.is_idle_too_long():
-            interruptions.let_through(lambda: poll.poll(process.SLICE_S * 1000))
-            ended = self.has_ended()  # before it is heard: its last word comes first
-            self._heard = list(self.receive())
-            if ended:
-                break
-        return self._heard[0][0] if self._heard else None
-
     def receive(self) -> Iterator[tuple[Message, list[int]]]:
         """What the stem has said since we last listened."""
-        heard, self._heard = self._heard, []
-        yield from heard
         with contextlib.suppress(ChannelClosed):  # its end is noticed by its pidfd
             while (received := self.control.receive()) is not None:
                 yield received

@@ -1,8 +1,8 @@
-"""Which stem workers come from: forked from the trainer, or clean; or that there are none. Pure.
+"""Where a loader's workers come from: forked from the trainer, or from a fresh process; or that there are none. Pure.
 
-torch's start method decides, with two exceptions. Where torch would fork and something stands in the way that a fork breaks
-for certain, workers start clean. It makes no difference whether the program has asked for `fork` by name. And where the
-dataset lives by a thread of this process, no other process can load it.
+The start method decides, as with torch. What a fork breaks is mended in the workers, or it is said and they are watched:
+a fresh process in the place of a fork would give other data without a word (decision 21). But where the dataset lives by a
+thread of this process, no other process can load it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ class Hazard:
     """To follow "is", as in "is an open socket"."""
     why: str
     """What a fork does to it."""
-    is_certain: bool = False
-    """Whether a forked worker that uses it waits for ever, or fails."""
-    is_thread: bool = False
-    """Whether it is a thread, which no worker has, and which one may wait for or not."""
+    may_freeze: bool = False
+    """Whether a worker that uses it waits forever."""
     stays_here: bool = False
     """Whether it is of no use in a fresh process either: a copy of it lacks the thread of this one that it lives by."""
 
@@ -33,15 +31,12 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """Forked from the trainer, as torch would."""
+    """Forked from the trainer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clean:
     """From a fresh process."""
-
-    because: Hazard | None
-    """What stands in the way of a fork; None: torch would not fork either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +46,8 @@ class InProcess:
     because: Hazard
 
 
-def choose(start_method: str, hazard: Hazard | None) -> Grown | Clean | InProcess:
-    """The stem of a loader whose workers torch would start by this method."""
-    if hazard is not None and hazard.stays_here:
-        return InProcess(hazard)
-    if start_method != "fork":
-        return Clean(None)
-    return Clean(hazard) if hazard is not None else Grown()
+def choose(start_method: str, lost_thread: Hazard | None) -> Grown | Clean | InProcess:
+    """Where the workers come from that torch would start by this method."""
+    if lost_thread is not None and (start_method == "fork" or lost_thread.stays_here):
+        return InProcess(lost_thread)
+    return Grown() if start_method == "fork" else Clean()

@@ -1,12 +1,9 @@
-"""A clean stem: forked from a fresh process that holds no lock, no thread and nothing of the trainer's; the dataset
-crosses to it.
-"""
+"""A clean stem: forked from a fresh process, because the user asked for spawn or forkserver; the dataset crosses to it."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import os
 import pickle
 import select
@@ -34,7 +31,7 @@ from antifreeze.engine.crossing.kinds.base import OnlyInherited
 from antifreeze.engine.crossing.libraries import within_reach
 from antifreeze.engine.crossing.main_module import describe_main
 from antifreeze.engine.crossing.spawning import is_only_inherited
-from antifreeze.engine.crossing.state import capture_modules, capture_settings, capture_surroundings
+from antifreeze.engine.crossing.state import capture_surroundings
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
 from antifreeze.engine.wire.messages import Grow, Grown, Unborn
 from antifreeze.engine.worker.recipe import Recipe
@@ -64,22 +61,20 @@ class InheritanceOnly(Exception):
     """The dataset holds something that only a fork can carry, such as a lock of multiprocessing."""
 
 
-def grow_clean(recipe: Recipe, *, in_place_of_fork: bool) -> StemHandle:
-    """A clean stem for this recipe, as it is now; in the place of a fork, it has the trainer's state as well."""
+def grow_clean(recipe: Recipe) -> StemHandle:
+    """A clean stem for this recipe, as it is now."""
     reason = why_no_fresh_process()
     if reason is not None:
         raise NoFreshProcess(reason)
     with interruptions.held(), contextlib.ExitStack() as sent:
         main = describe_main()
-        pack = functools.partial(_pack, recipe, main.names, in_place_of_fork=in_place_of_fork)
-        crossing = interruptions.let_through_others(pack)
+        crossing = interruptions.let_through_others(lambda: _pack(recipe, main.names))
         sent.callback(crossing.close)
         if crossing.copied:
             say_once(_tell_copied(crossing.copied))
         order = Order(
             surroundings=capture_surroundings(main),
-            settings=capture_settings() if in_place_of_fork else None,
-            libraries=() if in_place_of_fork else tuple(within_reach([*main.imports, *crossing.modules])),
+            libraries=tuple(within_reach([*main.imports, *crossing.modules])),
             worker_threads=recipe.worker_threads,
             identity=recipe.identity,
         )
@@ -113,34 +108,26 @@ def _tell_copied(count: int) -> str:
     )
 
 
-def _pack(
-    recipe: Recipe, main_names: frozenset[str], *, in_place_of_fork: bool, by_name_only: bool = False
-) -> pickler.Crossing:
-    """The recipe, and the state of user modules where a fork would have kept it."""
+def _pack(recipe: Recipe, main_names: frozenset[str]) -> pickler.Crossing:
+    """The recipe on its way; if it cannot be sent, the error says which part of it is the reason."""
+    parts = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
     try:
-        modules = capture_modules(by_name_only=by_name_only) if in_place_of_fork else {}
-        return pickler.send(
-            (recipe, modules),
-            main_names=main_names,
-            like_spawn=not in_place_of_fork,
-            workers=recipe.num_workers,
-        )
+        return pickler.send(recipe, main_names=main_names, workers=recipe.num_workers)
     except MemoryError:
         raise
     except Exception as error:  # of whatever the user's classes do when they are pickled
         if interruptions.behind(error) is not None:
             raise
-        parts = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
         with pickler.asked(main_names=main_names) as asked:
             blame = explain(parts, error, asked=asked)
-        if blame is None and in_place_of_fork and not by_name_only:
-            # Then it is the state of some module, which is no reason to refuse a dataset that can cross.
-            return _pack(recipe, main_names, in_place_of_fork=True, by_name_only=True)
         if isinstance(error, OnlyInherited) or is_only_inherited(error):  # locks, values, queues …
             raise InheritanceOnly(str(error)) from error
         if blame is None:
             raise
-        raise blame from error
+        try:
+            raise blame from error
+        finally:
+            del blame  # else it and this frame would keep each other, and the dataset
 
 
 @dataclass(slots=True)
@@ -224,7 +211,6 @@ def _start() -> _Base:
     try:
         popen = subprocess.Popen(
             [os.fsdecode(spawn.get_executable()), *flags, "-c", command],
-            stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno(), theirs_of_lifeline],
             env={**_SINGLE_THREADED, **os.environ, **_hash_seed()},
             process_group=0,

@@ -1,5 +1,11 @@
 """Process groups of workers: each leads one, so that all that it started can be killed with it, and may lead a session.
 
+Not so where the trainer has a terminal. It belongs to the trainer's group alone: a program that a dataset starts and that
+sets the terminal's modes (ffmpeg does) would be stopped by the kernel, and the worker with it; so would a debugger in a
+worker that reads what is typed. There workers are in the trainer's group, as torch's are. What a worker started is handed
+to its stem then when the worker ends, and killed one by one. For that the worker takes the orphans among what it started
+itself: the stem could not tell whose they are.
+
 The kernel refuses `setsid()` to the leader of a group, which a worker of torch's is not. So in a worker `os.setsid` steps
 out of its group first. A session has a group of the same number again: what is started afterwards is killed as before.
 """
@@ -8,6 +14,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+
+from antifreeze.engine.backends import process
+
+
+def group_of_terminal(trainer_pid: int) -> int | None:
+    """In a stem: the group that its workers have to be in, because of the trainer's terminal; None: each leads one."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+        is_of_this_session = os.getsid(trainer_pid) == os.getsid(0)
+        group = os.getpgid(trainer_pid)
+    except OSError:  # there is no terminal, or no trainer any more
+        return None
+    return group if is_of_this_session and process.take_orphans() else None
+
+
+def enter_group(pid: int, group: int | None) -> None:
+    """Put a worker into this group, or have it lead one; by stem and worker, so that it is done whoever comes first."""
+    with contextlib.suppress(PermissionError, ProcessLookupError):  # it leads a session, or has ended already
+        if group is not None:
+            with contextlib.suppress(PermissionError):  # the trainer has gone to another session
+                os.setpgid(pid, group)
+                return
+        os.setpgid(pid, 0)
 
 
 def let_worker_lead_a_session(stems_group: int) -> None:

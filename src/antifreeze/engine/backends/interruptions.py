@@ -19,7 +19,9 @@ from __future__ import annotations
 import ctypes
 import enum
 import functools
+import inspect
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -35,6 +37,8 @@ Handler = Callable[[int, FrameType | None], Any]
 # More than any C library's `struct sigaction`: it is only kept and put back.
 _ACTION_BYTES = 512
 _OURS = str(Path(__file__).resolve().parents[2])
+# Whose classes of exceptions our code meets, beside those of Python's own library.
+_OF_OURS = ("antifreeze", "cloudpickle", "numpy", "torch")
 
 
 class _Mode(enum.Enum):
@@ -119,13 +123,41 @@ def behind(error: BaseException) -> BaseException | None:
 
 
 def is_of_a_handler(error: BaseException) -> bool:
-    """Whether a signal handler that is in place now raised this; where handlers are not held, its traceback tells.
+    """Whether a signal handler raised this; where handlers are not held, its traceback tells.
 
-    Python calls a handler from the step that it interrupts, so that what it raises has passed through its frame.
+    Python calls a handler from the step that it interrupts, and gives it the frame of that step: what it raises has
+    passed through a frame that was given the one before it. The handler need be no function (a `functools.partial`, an
+    object that can be called), and may have been replaced by itself before it raised.
     """
     handlers = (signal.getsignal(number) for number in signal.valid_signals())
-    codes = {getattr(handler, "__code__", None) for handler in (*handlers, *_handlers.values())} - {None}
-    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+    codes = {getattr(handler, "__code__", None) for handler in (_stand_in, *handlers, *_handlers.values())} - {None}
+    interrupted: FrameType | None = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code in codes or (interrupted is not None and _was_given(frame, interrupted)):
+            return True
+        interrupted = frame
+    return False
+
+
+def _was_given(frame: FrameType, wanted: FrameType) -> bool:
+    """Whether this call has the other frame among its arguments."""
+    code = frame.f_code
+    has_others = bool(code.co_flags & inspect.CO_VARARGS)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + has_others]
+    given = [frame.f_locals.get(name) for name in names]
+    others = given.pop() if has_others else ()
+    return any(each is wanted for each in (*given, *(others if isinstance(others, tuple) else ())))
+
+
+def is_from_outside(error: BaseException) -> bool:
+    """Whether neither our code nor what it calls can have raised this: it was thrown into a thread that was in there.
+
+    A signal handler throws, and so does another thread that means to end this one (`PyThreadState_SetAsyncExc`), and a
+    debugger. The first is known by its frame. Of the others the class tells: all that can go wrong in our code is a class
+    of Python's, of torch's or of ours.
+    """
+    where = type(error).__module__.partition(".")[0]
+    return is_of_a_handler(error) or where == "bdb" or not (where in _OF_OURS or where in sys.stdlib_module_names)
 
 
 def _in_mode(mode: _Mode, action: Callable[[], T]) -> T:

@@ -15,14 +15,18 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Collection
 
-from antifreeze.machine import process_limits
+from antifreeze.machine import children_of, process_limits
 
+_PR_SET_CHILD_SUBREAPER = 36
 _PIDFD_SEND_SIGNAL = 424
 _PIDFD_OPEN = 434
 _P_PIDFD = 3  # Python knows it only where the C library does
 # Never waits longer than this at a stretch, so that a signal or a suspended machine costs one slice.
 SLICE_S = 1.0
+# Between two looks at processes that have been killed and have not ended.
+_PAUSE_S = 0.001
 # Asks a worker for its Python stack. A real-time signal, because datasets, schedulers and libraries have plans of their own
 # for SIGUSR1 and SIGUSR2; not one of the first, which C libraries keep for themselves and others take before any other.
 STACK_SIGNAL = getattr(signal, "SIGRTMIN", 34) + 7
@@ -133,6 +137,41 @@ def kill_group(leader: int) -> None:
     """Kill a process and all that it started; only for a leader that we have not reaped."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def take_orphans() -> bool:
+    """Have what is started below this process become its child when its own parent ends; whether the kernel does that."""
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def end_orphans(group: int, *, but: Collection[int]) -> None:
+    """Kill what has become our child in this way and is in this group, and then what that has started; `but` is our own."""
+    deadline = time.monotonic() + SLICE_S
+    while time.monotonic() < deadline:
+        orphans = {pid: seen for pid, seen in children_of(os.getpid()).items() if pid not in but}
+        killed = [pid for pid, seen in orphans.items() if seen.group == group]
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+        if killed:
+            time.sleep(_PAUSE_S)
+        for pid in orphans:
+            reap(pid)
+        if not killed:
+            return
+
+
+def kill_started_by(pid: int) -> None:
+    """Kill what a process that takes orphans has started, as far as it is in our own group."""
+    for child, seen in children_of(pid).items():
+        kill_started_by(child)
+        with contextlib.suppress(OSError):  # it has ended
+            pidfd = open_pidfd(child)
+            try:
+                now = children_of(pid).get(child)  # else the number may be another's by now
+                if now is not None and now.started_s == seen.started_s and now.group == os.getpgrp():
+                    kill(pidfd)
+            finally:
+                os.close(pidfd)
 
 
 def reap(pid: int) -> int | None:

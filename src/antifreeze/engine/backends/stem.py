@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from multiprocessing import util
 from multiprocessing.process import BaseProcess
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ from antifreeze.engine.wire.messages import Born, Exited, Fork, Kill, Leave, Unb
 from antifreeze.engine.worker import locks
 from antifreeze.engine.worker.birth import end_like_a_program, write_stacks
 from antifreeze.engine.worker.main import run_worker
+from antifreeze.engine.worker.mends import mend_all
 from antifreeze.engine.worker.recipe import Recipe, SealedRecipe
 from antifreeze.engine.worker.renewal import Heritage
 from antifreeze.engine.worker.signals import quieten_signals, set_worker_signals
@@ -66,6 +68,7 @@ class Stem:
         """Serve until told to leave, or until there is nobody left to serve."""
         cap_threads(self._recipe.worker_threads)
         self._locks = locks.watch()
+        self._group = groups.group_of_terminal(self._trainer_pid)
         gc.freeze()  # collections in workers would touch, and so copy, every page of the dataset
         self._mappings = machine.private_mappings()
         try:
@@ -111,7 +114,7 @@ class Stem:
                 if kept is not None:
                     locks.note_on(kept.locks)
                 self._become_worker(worker, channel, lifeline, board, heritage)
-            _lead_group(pid)
+            groups.enter_group(pid, self._group)
             pidfd = _open_pidfd_or_end(pid)
         except OSError as error:
             if kept is not None:
@@ -128,7 +131,9 @@ class Stem:
     def _become_worker(self, worker: WorkerNo, channel: int, lifeline: int, board: int, heritage: Heritage) -> NoReturn:
         code = 1
         try:
-            _lead_group(0)
+            groups.enter_group(0, self._group)
+            if self._group is not None:
+                process.take_orphans()
             groups.let_worker_lead_a_session(os.getpgid(os.getppid()))
             machine.raise_oom_score(OOM_SCORE)
             set_worker_signals()
@@ -145,7 +150,12 @@ class Stem:
                 channel, board, self._recipe, worker, self._control, heritage, parent_pid=self._trainer_pid
             )
             inherited = frozenset(sys.modules)
-            code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
+            try:
+                code = body._bootstrap(parent_sentinel=own_lifeline)  # type: ignore[attr-defined]
+            except (
+                Exception
+            ):  # of what libraries do where threads end; an executor's that the trainer forked in joins itself
+                util._flush_std_streams()  # type: ignore[attr-defined]  # else the last thing that multiprocessing does
             if self._recipe.identity.is_spawned:
                 end_like_a_program(inherited)
         except BaseException:  # before the worker can report it by itself
@@ -158,6 +168,7 @@ class Stem:
         os.close(child.pidfd)
         process.kill_group(child.pid)  # what it started and did not end itself
         exitcode = process.reap(child.pid)
+        self._end_orphans()
         self._control.send_all(Exited(child.seat, child.pid, exitcode, self._release_locks_of(child)))
         return exitcode
 
@@ -171,11 +182,17 @@ class Stem:
         for child in self._children.values():
             process.kill_group(child.pid)
             process.kill(child.pidfd)  # it may have gone to another group
-        if self._locks:
+        if self._locks or self._group is not None:
             deadline = time.monotonic() + process.SLICE_S
             alive = process.wait_ended(list(self._children), deadline=deadline)
             for pidfd in self._children.keys() - alive:
                 self._release_locks_of(self._children.pop(pidfd))
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """End what ended workers have started, where that is in no group of theirs."""
+        if self._group is not None:
+            process.end_orphans(self._group, but={child.pid for child in self._children.values()})
 
 
 class _WorkerProcess(BaseProcess):
@@ -219,13 +236,14 @@ class _WorkerProcess(BaseProcess):
             recipe = self._recipe.unseal(control) if isinstance(self._recipe, SealedRecipe) else self._recipe
         if recipe is None:
             raise SystemExit(UNFIT)
+        mend_all(recipe.broken)
         with contextlib.closing(Channel(socket.socket(fileno=self._channel), blocking=True)) as channel:
             run_worker(channel, self._board, recipe, self._worker, self._heritage)
 
 
 def quieten() -> None:
     """Make this process indifferent to what is meant for the trainer: its terminal, its signals, its event loop."""
-    _lead_group(0)
+    groups.enter_group(0, None)
     quieten_signals()
     process.receive_signals()
 
@@ -247,9 +265,3 @@ def _open_pidfd_or_end(pid: int) -> int:
         process.kill_group(pid)
         os.waitpid(pid, 0)
         raise
-
-
-def _lead_group(pid: int) -> None:
-    """Done by parent and child, so that it is done whoever comes first."""
-    with contextlib.suppress(PermissionError, ProcessLookupError):  # it leads a session, or has ended already
-        os.setpgid(pid, 0)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+_COMPOUND = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While)
+
 
 @dataclass(frozen=True, slots=True)
 class MainModule:
@@ -30,13 +32,17 @@ class MainModule:
     """Modules that importing it imports, and names that may be modules."""
 
 
+NOT_IMPORTED = MainModule(None, None, frozenset())
+"""Its functions and classes travel by value."""
+
+
 def describe_main() -> MainModule:
     """The main module of this process."""
     main = sys.modules["__main__"]
     body = _importable_body(_source())
     if body is None or _is_package_main(main):
-        return MainModule(None, None, frozenset())
-    names = frozenset(chain.from_iterable(map(_names, body)))
+        return NOT_IMPORTED
+    names = frozenset(chain.from_iterable(map(names_given, body)))
     path = os.path.normpath(Path(str(main.__file__)).absolute())  # as multiprocessing does
     return MainModule(path, main.__package__, names, frozenset(_imports(body)))
 
@@ -63,25 +69,35 @@ def import_main(description: MainModule) -> None:
     exec(code, vars(module))
 
 
-def _source() -> str | None:
+def _source() -> bytes | None:
     path = getattr(sys.modules["__main__"], "__file__", None)
     if path is None:
         return None
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        return Path(path).read_bytes()  # the compiler knows of marks and comments that say how it is encoded
+    except OSError:
         return None
 
 
-def _importable_body(source: str | None) -> list[ast.stmt] | None:
-    """The statements outside the main guard; None if there is no guard (or no source)."""
+def _importable_body(source: bytes | str | None) -> list[ast.stmt] | None:
+    """The statements outside the main guard, also those inside others; None if there is no guard (or no source)."""
     try:
         body = ast.parse(source).body if source is not None else []
-    except SyntaxError:
+    except (SyntaxError, ValueError):  # not Python, or not even text
         return None
-    if not any(is_guard(statement) for statement in body):
-        return None
-    return [statement for statement in body if not is_guard(statement)]
+    statements = list(run_on_import(body))
+    return [each for each in statements if not is_guard(each)] if any(map(is_guard, statements)) else None
+
+
+def run_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """These statements and all inside them that an import may run."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, _COMPOUND):
+            inside = () if is_guard(statement) else ("body", "handlers")
+            for part in (*inside, "orelse", "finalbody"):
+                for each in getattr(statement, part, []):
+                    yield from run_on_import(each.body if isinstance(each, ast.ExceptHandler) else [each])
 
 
 def _imports(body: list[ast.stmt]) -> Iterator[str]:
@@ -92,28 +108,33 @@ def _imports(body: list[ast.stmt]) -> Iterator[str]:
             case ast.ImportFrom(module=str(module), names=names, level=0):
                 yield module
                 yield from (f"{module}.{alias.name}" for alias in names)
-            case ast.Try(body, _, otherwise, finally_):
-                yield from _imports([*body, *otherwise, *finally_])
-            case ast.If(_, body, otherwise):
-                yield from _imports([*body, *otherwise])
-            case ast.With(_, body):
-                yield from _imports(body)
 
 
-def _names(statement: ast.stmt) -> Iterator[str]:
+def names_given(statement: ast.stmt) -> Iterator[str]:
+    """Of functions, classes, and what is assigned to; imports are left out."""
     match statement:
         case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             yield name
         case ast.Assign(targets):
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
+            places = chain.from_iterable(map(ast.walk, targets))
+            yield from (each.id for each in places if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
         case ast.AnnAssign(ast.Name(name)):
             yield name
 
 
 def is_guard(statement: ast.stmt) -> bool:
     """Whether this is `if __name__ == "__main__":`, in whatever words."""
-    if not isinstance(statement, ast.If) or any(isinstance(node, ast.NotEq) for node in ast.walk(statement.test)):
+    match statement:
+        case ast.If(test) | ast.Expr(ast.IfExp(test)) | ast.Expr(ast.BoolOp(ast.And()) as test):
+            return _asks_whether_main(test)
+    return False
+
+
+def _asks_whether_main(test: ast.expr) -> bool:
+    """By the name of the module, or of the process."""
+    nodes = list(ast.walk(test))
+    if any(isinstance(node, ast.NotEq) for node in nodes):
         return False
-    names = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
-    texts = {node.value for node in ast.walk(statement.test) if isinstance(node, ast.Constant)}
-    return "__name__" in names and "__main__" in texts
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    return ("__name__" in names and "__main__" in texts) or ("current_process" in names and "MainProcess" in texts)

@@ -13,7 +13,6 @@ import io
 import os
 import pickle
 import struct
-import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,12 +24,23 @@ import torch
 from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
 from antifreeze.engine.arena.layout import ALIGNMENT
-from antifreeze.engine.arena.pickled import rebuild_new_dtype, typed_storage
 from antifreeze.engine.crossing import by_value, sharing
 from antifreeze.engine.crossing.kinds import base, mappings
 from antifreeze.engine.crossing.kinds.registry import Kinds
-from antifreeze.engine.crossing.spawning import spawn_reducers, spawning
-from antifreeze.engine.crossing.state import is_user_module, library_directories
+from antifreeze.engine.crossing.spawning import spawn_reducers, spawning, tracker_fd, use_tracker
+from antifreeze.torch_side.tensors import (
+    REBUILT_TYPED,
+    share_by_descriptor,
+    share_by_name,
+    storage_key,
+    storage_of_descriptor,
+    typed_storage,
+    untyped_of,
+)
+from antifreeze.torch_side.workers import HAS_NUMPY
+
+if HAS_NUMPY:
+    import numpy as np
 
 # Smaller buffers travel inside the pickle.
 OUT_OF_BAND_FROM = 4096
@@ -45,7 +55,7 @@ _CODE = (type, types.FunctionType)
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """All that must be sent: open it with `receive`."""
+    """All that must be sent: a `Parcel` opens it."""
 
     body: int
     """Descriptor of the pickle."""
@@ -59,17 +69,19 @@ class Crossing:
     """Those that are needed to open it."""
     copied: int
     """How many tensors had to be copied that should have been shared."""
+    tracker: int | None
+    """Descriptor of the program's resource tracker, which stays open."""
 
     @property
     def descriptors(self) -> list[int]:
-        """To be sent, in the order in which `receive` expects them; some of them belong to tensors of ours."""
-        return [self.body, self.buffers, *self.luggage.descriptors]
+        """To be sent, in the order in which a `Parcel` expects them; some of them belong to tensors of ours."""
+        return [self.body, self.buffers, *self.luggage.descriptors, *([] if self.tracker is None else [self.tracker])]
 
     def detach(self) -> list[int]:
-        """The same for a `receive` in this process, which closes them."""
+        """The same for a `Parcel` in this process, which closes them."""
         borrowed = self.luggage.borrowed
         shared = (os.dup(fd) if number in borrowed else fd for number, fd in enumerate(self.luggage.descriptors))
-        return [self.body, self.buffers, *shared]
+        return [self.body, self.buffers, *shared, *([] if self.tracker is None else [os.dup(self.tracker)])]
 
     def close(self) -> None:
         """Close our copies of the descriptors."""
@@ -78,41 +90,35 @@ class Crossing:
         self.luggage.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Header:
-    """What can be known about a parcel before it is opened."""
-
-    places: list[tuple[int, int]]
-    """Start and length of the out-of-band buffers."""
-    is_for_each_worker: bool
-    modules: frozenset[str]
-
-
-def send(thing: Any, *, main_names: frozenset[str], like_spawn: bool = False, workers: int = 0) -> Crossing:
+def send(thing: Any, *, main_names: frozenset[str], workers: int = 0) -> Crossing:
     """Pack an object; what it raises if it cannot be packed is pickle's own error, or that of a kind of handles.
 
-    `main_names` are the names of the main module that the other side gets by importing it. With `like_spawn`, CPU tensors
-    move to shared memory, in place, as they do when torch pickles them, so that both sides see what either writes; and
-    locks, queues and the like of `multiprocessing` go as they go to a process that it spawns. So many workers are going to
-    need descriptors, too.
+    `main_names` are the names of the main module that the other side gets by importing it. CPU tensors move to shared
+    memory, in place, as they do when torch pickles them, so that both sides see what either writes; and locks, queues and
+    the like of `multiprocessing` go as they go to a process that it spawns. So many workers are going to need descriptors,
+    too.
     """
     stream = io.BytesIO()
-    pickler = _CrossingPickler(stream, main_names, like_spawn=like_spawn, workers=workers)
+    pickler = _CrossingPickler(stream, main_names, shares=True, workers=workers)
     luggage = pickler.luggage
     try:
-        with spawning(luggage) if like_spawn else contextlib.nullcontext():
+        with spawning(luggage):
             pickler.dump(thing)
+        pickler.keep_what_arrays_show()
         by_value = tuple(pickler.by_value)
         pickler.dump(list(by_value))
-        header = pickle.dumps(_Header(pickler.places, luggage.is_for_each_worker, frozenset(pickler.modules)))
+        tracker = tracker_fd()
+        header = pickle.dumps((pickler.places, tracker is not None))
         length = struct.pack("Q", len(header))
         body = memory.copy_of([length, header, stream.getbuffer()], "antifreeze-crossing")
         with _closing_on_error([body]):
             buffers = memory.copy_of(_padded(pickler.buffers), "antifreeze-buffers")
+        return Crossing(body, buffers, luggage, by_value, frozenset(pickler.modules), pickler.copied, tracker)
     except BaseException:
         luggage.close()
         raise
-    return Crossing(body, buffers, luggage, by_value, frozenset(pickler.modules), pickler.copied)
+    finally:
+        pickler.forget()
 
 
 @contextlib.contextmanager
@@ -123,15 +129,11 @@ def asked(*, main_names: frozenset[str]) -> Iterator[pickle.Pickler]:
         yield pickler
     finally:
         pickler.luggage.close()
-
-
-def receive(descriptors: list[int]) -> tuple[Any, list[Any]]:
-    """Unpack in the other process: (the object, what came by value); closes the descriptors."""
-    return Parcel(descriptors).open()
+        pickler.forget()
 
 
 class Parcel:
-    """What has arrived: opened once, or once in each of several forks of this process.
+    """What has arrived: opened in each of several forks of this process.
 
     The big buffers are mapped copy-on-write: all that open it share them until one writes.
     """
@@ -141,13 +143,11 @@ class Parcel:
         self._buffers = memory.map_private(buffers)
         raw = memory.read_all(body)
         (length,) = struct.unpack_from("Q", raw)
-        header: _Header = pickle.loads(memoryview(raw)[8 : 8 + length])
+        self._places: list[tuple[int, int]]
+        self._places, has_tracker = pickle.loads(memoryview(raw)[8 : 8 + length])
         self._content = memoryview(raw)[8 + length :]
-        self._places = header.places
-        self.is_for_each_worker = header.is_for_each_worker
-        """Whether it holds what does not survive a fork."""
-        self.modules = header.modules
-        """Those that are needed to open it."""
+        if has_tracker:
+            use_tracker(self._shared.pop())
 
     def open(self) -> tuple[Any, list[Any]]:
         """(The object, what came by value); closes the descriptors that this process has of it."""
@@ -160,39 +160,42 @@ class Parcel:
                     os.close(fd)
 
 
+def _storages_behind(array: Any) -> list[torch.UntypedStorage]:
+    """That of the tensor that an array was made from by `numpy()`; none, if it was not."""
+    while type(array) is np.ndarray:
+        array = array.base
+    return [array.untyped_storage()] if isinstance(array, torch.Tensor) else []
+
+
 def _keep_slots(kind: Any, reduced: tuple[Any, ...]) -> None:
     """cloudpickle makes the class first and tells it of its slots later, when it is too late to have any."""
     if len(reduced[1]) == 6 and isinstance(reduced[1][3], dict):  # what a class is made of; not an enum
         reduced[1][3]["__slots__"] = vars(kind)["__slots__"]
 
 
-class _RunsUserCode(dict[type, bool]):
-    """Whether objects of a type are rebuilt by a method of the user's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._libraries = library_directories()
-
-    def __missing__(self, kind: type) -> bool:
-        methods = (getattr(kind, name, None) for name in ("__setstate__", "__reduce__", "__reduce_ex__"))
-        names = {getattr(method, "__module__", None) for method in methods if isinstance(method, types.FunctionType)}
-        self[kind] = any(
-            name in by_value.MAIN or is_user_module(sys.modules.get(str(name)), self._libraries) for name in names
-        )
-        return self[kind]
+def _refuse_library(library: ctypes.CDLL) -> NoReturn:
+    """Cloudpickle would take it, and the other side could not rebuild it."""
+    raise pickle.PicklingError(f"{library!r} is a library that this process has loaded")
 
 
 class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(
-        self, stream: io.BytesIO, main_names: frozenset[str], *, like_spawn: bool = False, workers: int = 0
+        self,
+        stream: io.BytesIO,
+        main_names: frozenset[str],
+        *,
+        shares: bool = False,
+        workers: int = 0,
     ) -> None:
         # Before the rest: pickle looks for it when the pickler is made.
         self.dispatch_table = {
             **cloudpickle.Pickler.dispatch_table,
             **by_value.REDUCERS,
-            **(spawn_reducers() if like_spawn else {}),
+            **(spawn_reducers() if shares else {}),
             torch.UntypedStorage: self._reduce_storage,
             torch.TypedStorage: self._reduce_typed_storage,
+            ctypes.CDLL: _refuse_library,
+            ctypes.PyDLL: _refuse_library,
         }
         super().__init__(stream, 5, buffer_callback=self._take_buffer)
         self.by_value: list[Any] = []
@@ -202,27 +205,35 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.modules: set[str] = set()
         """Of classes and functions that go by name, and modules themselves."""
         self._kinds = Kinds()
-        self._runs_user_code = _RunsUserCode()
         self._end = ALIGNMENT
         self._main_names = main_names
         self._storages: dict[int, torch.UntypedStorage] = {}
+        self._old: dict[int, torch.UntypedStorage] = {}
+        """The memory that storages had before they were shared, if an array may lie over it."""
+        self._shown: list[torch.UntypedStorage] = []
+        """Those of tensors that arrays of the dataset lie over."""
         self._seen: set[int] = set()
-        self._like_spawn = like_spawn
+        self._shares = shares
         self._spare = SPARE_DESCRIPTORS + DESCRIPTORS_PER_WORKER * workers
         self._most_sent = machine.descriptor_limit() - self._spare
         self._most_opened: int | None = None  # not known yet
         self.copied = 0
         """Tensors that should have been shared."""
 
+    def forget(self) -> None:
+        """Let go of all that was pickled: this object, with methods of its own for reducers, waits for the collector."""
+        self.clear_memo()
+        self.__dict__.clear()
+
     def reducer_override(self, thing: Any) -> Any:
         """A plan for a live handle; for code, cloudpickle's choice between name and value, with the main module as the
         other side will have it.
         """
+        if self._shares and HAS_NUMPY and type(thing) is np.ndarray:
+            self._shown += _storages_behind(thing)
         kind = self._kinds[type(thing)]
         if kind is not None:
             return kind.reduce(thing, self.luggage)
-        if self._runs_user_code[type(thing)]:
-            self.luggage.is_for_each_worker = True  # it may open a connection, or start a thread
         if not isinstance(thing, _CODE):
             if type(thing) is types.ModuleType:
                 self.modules.add(thing.__name__)
@@ -285,18 +296,31 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
             stretch, before = mappings.pack_part(storage.data_ptr(), length, self.luggage)
             if stretch is not None:
                 return storage_over, (stretch, before, length)
-        if self._like_spawn and not storage.is_shared():
-            if self._may_open_another() and sharing.share(storage):
+        if self._shares and not storage.is_shared():
+            if self._may_open_another() and self._share(storage):
                 return self._reduce_shared(storage)
             self.copied += 1
         return self._reduce_buffer(storage, length)
 
+    def _share(self, storage: torch.UntypedStorage) -> bool:
+        # Arrays that `tensor.numpy()` has made stay where they are. They are still to be pickled, perhaps.
+        if not storage.resizable() and (old := sharing.move(storage)) is not None:
+            self._old[storage_key(storage)] = old
+            return True
+        return sharing.share(storage)
+
+    def keep_what_arrays_show(self) -> None:
+        """Keep the memory that tensors have left, as long as they live, where an array of the dataset lies over it."""
+        for storage in self._shown:
+            if (old := self._old.get(storage_key(storage))) is not None:
+                storage._antifreeze_left = old  # type: ignore[attr-defined]
+
     def _reduce_shared(self, storage: torch.UntypedStorage) -> Any:
         """By its descriptor, or by its name; None if it is to be copied."""
         try:
-            fd, length = storage._share_fd_cpu_()
+            fd, length = share_by_descriptor(storage)
         except RuntimeError:  # it is shared by its name
-            manager, name, length = storage._share_filename_cpu_()
+            manager, name, length = share_by_name(storage)
             self.luggage.kept.append(storage)
             return sharing.storage_named, (manager, name, length)
         if fd < 0:
@@ -320,12 +344,11 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         return self._most_opened >= 0 and len(self.luggage.descriptors) < self._most_sent
 
     def _reduce_typed_storage(self, storage: torch.TypedStorage) -> Any:
-        untyped = storage._untyped_storage
+        untyped = untyped_of(storage)
         if untyped.device.type != "cpu":
-            self.luggage.is_for_each_worker = True  # a GPU that a process has used is lost to what is forked from it
             return storage.__reduce_ex__(5)
         # Every tensor wraps its storage anew; pickle must see one object per storage to keep tensors on it together.
-        untyped = self._storages.setdefault(untyped._cdata, untyped)
+        untyped = self._storages.setdefault(storage_key(untyped), untyped)
         return typed_storage, (untyped, storage.dtype)
 
 
@@ -351,8 +374,8 @@ class _CrossingUnpickler(pickle.Unpickler):
             return self._memory.storage_from  # not a method of this object: pickle keeps it, and would make a cycle
         if module == base.__name__ and name == base.descriptor_at.__name__:
             return self._memory.descriptor_at
-        if module == "torch._utils" and name == "_rebuild_tensor_v3":
-            return rebuild_new_dtype
+        if (module, name) in REBUILT_TYPED:
+            return REBUILT_TYPED[module, name]
         return super().find_class(module, name)
 
 
@@ -369,7 +392,7 @@ class _ReceivedMemory:
             # Closed at once: there may be as many as this process can have open.
             fd, self._shared[where] = self._shared[where], -1
             try:
-                return torch.UntypedStorage._new_shared_fd_cpu(fd, length)  # type: ignore[attr-defined, no-any-return]
+                return storage_of_descriptor(fd, length)
             finally:
                 os.close(fd)
         if not length:

@@ -15,11 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
 from antifreeze.engine.crossing import results
 from antifreeze.engine.showing import add_note, show
 from antifreeze.errors import SampleFailed
+from antifreeze.torch_side.workers import ExceptionWrapper
 
 # Of exceptions that are chained to, or inside, one another; what is beyond is in the text.
 DEEPEST = 16

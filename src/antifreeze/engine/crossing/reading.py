@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
+import gc
 import itertools
+import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 # Longer containers hold more of the same: so many of their elements are read.
 MOST_ELEMENTS = 256
+# A cache with more results is one of data.
+FEW_RESULTS = 16
 # Classes whose descriptors are remembered: more than datasets have, and few enough to keep.
 MOST_KNOWN = 512
 
@@ -112,6 +118,57 @@ def attributes(thing: Any, by: Descriptors) -> Iterator[tuple[str, Any]]:
             yield name, value
         elif is_a(value, dict):
             yield from (entry for entry in some_entries(value) if type(entry[0]) is str)
+
+
+def kept_apart(thing: Any) -> dict[str, Any]:
+    """What a thread keeps in a `threading.local`, a context in its variable, a function in a small cache of `functools`."""
+    if is_a(thing, threading.local):
+        namespace = threading.local.__getattribute__(thing, "__dict__")
+        return {name: value for name, value in some_entries(namespace) if type(name) is str}
+    if type(thing) is contextvars.ContextVar:
+        try:
+            return {"value": thing.get()}
+        except LookupError:  # not set here
+            return {}
+    if type(thing) is functools._lru_cache_wrapper and thing.cache_info().currsize <= FEW_RESULTS:
+        return _results_of(thing)
+    return {}
+
+
+def _results_of(cached: Any) -> dict[str, Any]:
+    """What a function with a cache of `functools` has returned, each by the arguments.
+
+    Not by its place: a cache with a limit keeps the results in the order of their last use.
+    """
+    held = gc.get_referents(cached)
+    entries: dict[Any, Any] = next((part for part in held if type(part) is dict and part is not cached.__dict__), {})
+    results = list(entries.items())
+    if any(name_of(type(result)) == "_lru_list_elem" for _, result in results):
+        # There is a limit. Its class, then of each entry key, result and class; the dict has the order of the first uses.
+        places = {id(key): place for place, key in enumerate(entries)}
+        triples = zip(held[1::3], held[2::3], range(len(entries)), strict=False)
+        results = [(key, result) for key, result, _ in triples if id(key) in places]
+        results.sort(key=lambda entry: places[id(entry[0])])
+    named: dict[str, Any] = {}
+    for key, result in results:
+        name = _name_of_arguments(key)
+        while name in named:
+            name += "'"
+        named[name] = result
+    return named
+
+
+def _name_of_arguments(key: Any) -> str:
+    """A name that is the same in every process; of what is no plain value, its class alone."""
+    if type(key) is tuple:
+        return f"({', '.join(map(_name_of_arguments, key))})"
+    is_plain = any(type(key) is kind for kind in (int, str, bytes, float, bool, type(None)))
+    return repr(key) if is_plain else name_of(type(key))
+
+
+def is_public(name: str) -> bool:
+    """Whether an object does not keep this attribute to itself; Python's own (`__self__`) are public."""
+    return not name.startswith("_") or name.startswith("__")
 
 
 def some_entries(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:

@@ -10,6 +10,7 @@ import torch
 
 from antifreeze import machine
 from antifreeze.engine.arena import segment as memory
+from antifreeze.torch_side.tensors import share_by_descriptor, storage_of_descriptor, storage_of_name, swap_memory
 
 # Left free in /dev/shm, for others.
 SPARE_BYTES = 1 << 20
@@ -23,27 +24,29 @@ def share(storage: torch.UntypedStorage) -> bool:
     room = machine.shared_memory_room()
     if room is not None and room.free_bytes > storage.nbytes() + SPARE_BYTES:
         with contextlib.suppress(RuntimeError):  # there was none after all
-            storage._share_fd_cpu_()
+            share_by_descriptor(storage)
             return True
-    return _move(storage)
+    return move(storage) is not None
 
 
-def _move(storage: torch.UntypedStorage) -> bool:
-    if not hasattr(storage, "_swap_data_ptr_"):  # in older versions of torch
-        return False
+def move(storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
+    """Move a storage to shared memory outside `/dev/shm`; returns one over its old memory, or None if it stays there."""
+    if swap_memory is None:
+        return None
     length = storage.nbytes()
     raw = memoryview((ctypes.c_ubyte * length).from_address(storage.data_ptr())).cast("B")
     try:
         fd = memory.copy_of([raw], "antifreeze-tensor")
     except OSError:  # no memory, or no descriptor
-        return False
+        return None
     try:
-        storage._swap_data_ptr_(torch.UntypedStorage._new_shared_fd_cpu(fd, length))  # type: ignore[attr-defined]
+        other = storage_of_descriptor(fd, length)
+        swap_memory(storage, other)
     finally:
         os.close(fd)
-    return True
+    return other
 
 
 def storage_named(manager: bytes, name: bytes, length: int) -> torch.UntypedStorage:
     """On the other side: a storage that is shared by its name."""
-    return torch.UntypedStorage._new_shared_filename_cpu(manager, name, length)
+    return storage_of_name(manager, name, length)

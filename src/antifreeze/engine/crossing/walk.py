@@ -7,9 +7,14 @@ looked into like anything else.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import functools
 import logging
 import math
+import os
 import sys
+import threading
 import time
 import types
 import weakref
@@ -20,12 +25,15 @@ from typing import Any, NamedTuple
 from cloudpickle.cloudpickle import _extract_code_globals
 
 from antifreeze.engine.crossing.reading import (
+    MOST_ELEMENTS,
     Descriptors,
     ancestors,
     attributes,
     attributes_of,
     descriptors,
     is_a,
+    is_public,
+    kept_apart,
     module_of,
     name_of,
     namespace_of,
@@ -35,7 +43,7 @@ from antifreeze.engine.crossing.reading import (
     text,
 )
 from antifreeze.engine.crossing.state import library_directories
-from antifreeze.engine.crossing.ways import Way
+from antifreeze.engine.crossing.ways import Way, global_step
 
 # Nobody notices so long a pause at the start of an epoch. A thousand objects take some milliseconds of it.
 PATIENCE_S = 0.05
@@ -44,6 +52,8 @@ MOST_OBJECTS = 20_000
 MOST_STEPS = 200
 
 Found = tuple[str, Any]
+
+KEEPING_APART: tuple[type, ...] = (threading.local, contextvars.ContextVar, functools._lru_cache_wrapper)
 
 
 def walk(
@@ -62,13 +72,24 @@ def walk(
 
 
 def ways(
-    roots: Mapping[str, Any], *, closed: Iterable[type] = (), most_objects: int, longest: int
+    roots: Mapping[str, Any],
+    *,
+    closed: Iterable[type] = (),
+    most_objects: int,
+    longest: float,
+    shows_private: Callable[[type], bool] | None = None,
+    apart: tuple[type, ...] = KEEPING_APART,
+    places: Places | None = None,
 ) -> Iterator[tuple[Way, Any]]:
     """The same with the way to each object; bounded by numbers alone, so that it finds the same in every process.
 
-    Containers with more than `longest` elements are taken for data, and not looked into.
+    Containers with more than `longest` elements are taken for data, and not looked into. What a thread, a context or a
+    function keeps apart is found as well (`apart`: in objects of these classes): it stays in this process.
+    `shows_private`: of the objects of which classes attributes with an underscore are looked at; all, unless told.
+    `places`: notes where these were found, and where others may come.
     """
-    return _Walk(_CLOSED | _numbers(*closed), _no_clock, longest).steps(roots, math.inf, most_objects)
+    walk = _Walk(_CLOSED | _numbers(*closed), _no_clock, longest, shows_private, apart=_numbers(*apart), places=places)
+    return walk.steps(roots, math.inf, most_objects)
 
 
 def _no_clock() -> float:
@@ -97,6 +118,78 @@ _CLOSED = _numbers(
 )
 
 
+class Places:
+    """Where a walk found what it found: shows, in less time than another walk takes, whether that would find more."""
+
+    def __init__(self, *closed: type) -> None:
+        """Objects of the `closed` types, and plain values, may come and go."""
+        self._ignored = _PLAIN | _numbers(*closed)
+        self._seen: list[tuple[Callable[[], Iterable[Any]], list[int]]] = []
+        self._names: dict[int, set[str]] = {}
+
+    def note(self, read: Callable[[], Iterable[Any]]) -> None:
+        """Something is held here."""
+        with contextlib.suppress(Exception):  # what cannot be read here is not looked into either
+            self._seen.append((read, self._look(read)))
+
+    def note_attributes(self, thing: Any, by: Descriptors) -> None:
+        """An object holds things under names; it is not kept by us if it need not be."""
+        try:
+            holder: Callable[[], Any] = weakref.ref(thing)
+        except TypeError:  # of a class whose objects cannot be referred to weakly
+            holder = functools.partial(_itself, thing)
+        if len(by) == 1 and by[0][0] == "__dict__":  # most are like that, and it takes half the time
+            self.note(functools.partial(_namespace_of, holder, by[0][1]))
+        else:
+            self.note(functools.partial(_attributes_of, holder, by))
+
+    def note_names(self, namespace: Any, names: set[str]) -> None:
+        """Code looks for these here."""
+        known = self._names.setdefault(id(namespace), set())
+        if new := names - known:
+            known |= new
+            self.note(functools.partial(map, namespace.get, tuple(new)))
+
+    def are_as_they_were(self) -> bool:
+        """Whether the same objects are in all of them."""
+        try:
+            return all(self._look(read) == seen for read, seen in self._seen)
+        except Exception:  # another thread changes what is looked at
+            return False
+
+    def _look(self, read: Callable[[], Iterable[Any]]) -> list[int]:
+        ignored = self._ignored
+        return [id(each) for each in list(read()) if id(type(each)) not in ignored]
+
+
+def _itself(thing: Any) -> Any:
+    return thing
+
+
+def _namespace_of(holder: Callable[[], Any], descriptor: Any) -> Iterable[Any]:
+    namespace = descriptor.__get__(holder())
+    return dict.values(namespace) if dict.__len__(namespace) <= MOST_ELEMENTS else ()
+
+
+def _attributes_of(holder: Callable[[], Any], by: Descriptors) -> list[Any]:
+    return [value for _, value in attributes(holder(), by)]
+
+
+def _parts_of(kind: Any, read: Callable[[Any], Iterable[Any]], container: Any, longest: float) -> Iterable[Any]:
+    return read(container) if kind.__len__(container) <= longest else ()
+
+
+def _parts_apart(thing: Any) -> Iterable[Any]:
+    return kept_apart(thing).values()
+
+
+def _contents_of(cells: Iterable[types.CellType]) -> list[Any]:
+    return [cell.cell_contents for cell in cells if cell != _EMPTY]
+
+
+_EMPTY = types.CellType()
+
+
 class _Form(NamedTuple):
     """How to look at the objects of one class."""
 
@@ -104,14 +197,29 @@ class _Form(NamedTuple):
     """Kept, so that its number comes to stand for no other class."""
     look: Callable[[_Walk, Way, Any], None] | None
     descriptors: Descriptors
+    hides: bool
+    """Whether attributes with an underscore are left out."""
 
 
 class _Walk:
-    def __init__(self, closed: frozenset[int], clock: Callable[[], float], longest: float = math.inf) -> None:
+    def __init__(
+        self,
+        closed: frozenset[int],
+        clock: Callable[[], float],
+        longest: float = math.inf,
+        shows_private: Callable[[type], bool] | None = None,
+        *,
+        apart: frozenset[int] = frozenset(),
+        places: Places | None = None,
+    ) -> None:
+        self._places = places
         self._closed = closed
+        self._apart = apart
         self._clock = clock
         self._longest = longest
+        self._shows_private = shows_private
         self._libraries = library_directories()
+        self._pid = os.getpid()
         self._queue: deque[tuple[Way, Any]] = deque()
         self._seen: dict[int, Any] = {}
         """Kept, so that no number comes to stand for another object."""
@@ -138,8 +246,10 @@ class _Walk:
         form = self._forms.get(id(type(thing))) or self._get_to_know(way, type(thing))
         if form.look is not None:
             form.look(self, way, thing)
+        if self._places is not None and form.descriptors:
+            self._places.note_attributes(thing, form.descriptors)
         for name, value in attributes(thing, form.descriptors):
-            if id(type(value)) not in _PLAIN:
+            if id(type(value)) not in _PLAIN and not (form.hides and not is_public(name)):
                 self._add(way, "attribute", name, value)
 
     def _get_to_know(self, way: Way, kind: type) -> _Form:
@@ -147,24 +257,34 @@ class _Walk:
         kinds = ancestors(kind)
         look = next((_BY_KIND[id(each)] for each in kinds if id(each) in _BY_KIND), None)
         is_closed = any(id(each) in self._closed for each in kinds)
-        form = _Form(kind, None if is_closed else look, () if is_closed or look in _WHOLE else descriptors(kind))
+        by = () if is_closed or look in _WHOLE else descriptors(kind)
+        hides = self._shows_private is not None and not self._shows_private(kind)
+        form = _Form(kind, None if is_closed else look, by, hides)
         self._forms[id(kind)] = form
         if not is_closed:
             self._look_into_classes(way, kind)
         return form
 
+    def _note(self, read: Callable[..., Iterable[Any]], *given: Any) -> None:
+        if self._places is not None:
+            self._places.note(functools.partial(read, *given))
+
     def _look_into_mapping(self, way: Way, mapping: dict[Any, Any]) -> None:
+        self._note(_parts_of, dict, dict.values, mapping, self._longest)
         if dict.__len__(mapping) > self._longest:
             return
         for number, (key, value) in enumerate(some_entries(mapping)):
             if id(type(value)) in _PLAIN:
                 continue
-            if id(type(key)) in _PLAIN:
+            if type(key) is int and key == self._pid:
+                self._add(way, "pid", "own", value, f"[{key}]")
+            elif id(type(key)) in _PLAIN:
                 self._add(way, "item", key, value)
             else:
                 self._add(way, "value", number, value, f"[<{name_of(type(key))}>]")
 
     def _look_into_list(self, way: Way, elements: list[Any]) -> None:
+        self._note(_parts_of, list, list.__iter__, elements, self._longest)
         if list.__len__(elements) <= self._longest:
             self._add_places(way, spread(elements, list))
 
@@ -174,12 +294,14 @@ class _Walk:
 
     def _look_into_set(self, way: Way, elements: Any) -> None:
         kind: Any = set if is_a(elements, set) else frozenset
+        self._note(_parts_of, kind, kind.__iter__, elements, self._longest)
         if kind.__len__(elements) > self._longest:
             return
         for number, value in enumerate(some_elements(kind.__iter__(elements))):
             self._add(way, "element", number, value)
 
     def _look_into_deque(self, way: Way, elements: deque[Any]) -> None:
+        self._note(_parts_of, deque, deque.__iter__, elements, self._longest)
         if deque.__len__(elements) <= self._longest:
             self._add_places(way, enumerate(some_elements(deque.__iter__(elements))))
 
@@ -195,6 +317,7 @@ class _Walk:
     def _look_into_class(self, way: Way, number: int, kind: type) -> None:
         """What a class of the user's holds itself: methods, which name globals, and attributes that objects share."""
         if self._is_users(sys.modules.get(module_of(kind))):
+            self._note(namespace_of(kind).values)
             way = Way(way, "class", number)
             for name, value in list(namespace_of(kind).items()):
                 self._add(way, "attribute", name, value)
@@ -202,9 +325,18 @@ class _Walk:
     def _look_into_builtin(self, way: Way, function: types.BuiltinFunctionType) -> None:
         self._add(way, "attribute", "__self__", function.__self__)
 
+    def _look_apart(self, way: Way, thing: Any) -> None:
+        if any(id(each) in self._apart for each in ancestors(type(thing))):
+            self._note(_parts_apart, thing)
+            for name, value in kept_apart(thing).items():
+                self._add(way, "apart", name, value, f".<{name}>")
+
     def _look_into_function(self, way: Way, function: types.FunctionType) -> None:
         if function.__code__.co_filename.startswith(self._libraries):
             return
+        if function.__closure__:
+            self._note(_contents_of, function.__closure__)
+        self._note(function.__dict__.values)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
             try:
                 self._add(way, "cell", name, cell.cell_contents)
@@ -218,13 +350,16 @@ class _Walk:
         self._look_at_globals(way, function)
 
     def _look_at_globals(self, way: Way, function: types.FunctionType) -> None:
-        names = set(_names_in(function.__code__))
+        names = set(names_in(function.__code__))
         namespace = function.__globals__
+        if self._places is not None:
+            self._places.note_names(namespace, names)
+            self._places.note_names(sys.modules, names - namespace.keys())
         # In the order of the code, which is the same in every process; that of a set is not.
         for name in _extract_code_globals(function.__code__):
             if dict.__contains__(namespace, name):
-                path = f"{text(function.__module__)}.{name}"
-                self._add_global(way, "global", path, dict.get(namespace, name), names)
+                kind, path = global_step(function, name)
+                self._add_global(way, kind, path, dict.get(namespace, name), names)
         for name in sorted(names - namespace.keys()):  # imported by the function itself
             if name in sys.modules:
                 self._add_global(way, "module", name, sys.modules.get(name), names)
@@ -233,6 +368,8 @@ class _Walk:
         self._add(way, kind, path, value)
         if self._is_users(value):
             namespace = namespace_of(value)
+            if self._places is not None:
+                self._places.note_names(namespace, names)
             way = Way(way, kind, path)
             for each in sorted(names & namespace.keys()):
                 self._add(way, "attribute", each, namespace[each])
@@ -257,14 +394,15 @@ _BY_KIND: dict[int, Callable[[_Walk, Way, Any], None]] = {
     id(type): _Walk._look_into_classes,
     id(types.FunctionType): _Walk._look_into_function,
     id(types.BuiltinFunctionType): _Walk._look_into_builtin,
+    **{id(kind): _Walk._look_apart for kind in KEEPING_APART},
 }
 # Their attributes are read by a way of their own.
 _WHOLE = (_Walk._look_into_classes, _Walk._look_into_function)
 
 
-def _names_in(code: types.CodeType) -> Iterator[str]:
+def names_in(code: types.CodeType) -> Iterator[str]:
     """The names that a function uses and that are not its own, those of the functions inside it included."""
     yield from code.co_names
     for constant in code.co_consts:
         if type(constant) is types.CodeType:
-            yield from _names_in(constant)
+            yield from names_in(constant)

@@ -6,23 +6,25 @@ Nothing of the user's is asked on the way, and nothing is set through a method o
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any
 
-from antifreeze.engine.crossing.reading import ancestors, descriptors, is_a, namespace_of
+from antifreeze.engine.crossing.reading import ancestors, descriptors, is_a, kept_apart, namespace_of, text
 
 MOST_CHARACTERS = 40
 
 Step = tuple[str, Any]
 """From an object to one that it holds: what kind of step, and which one of that kind. attribute: a name. item: a key of a
-dict, a place in a sequence. value: the place of an entry in a dict whose keys are objects. element: a place in a set. cell:
-a variable of a closure. class: a place among the classes that an object's class inherits from. global: module and name of
-what a function uses. module: the name of one."""
+dict, a place in a sequence. pid: what a dict has under the number of this process. value: the place of an entry in a dict
+whose keys are objects. element: a place in a set. cell: a variable of a closure. apart: a name of what is kept apart
+(`reading.py`). class: a place among the classes that an object's class inherits from. global: module and name of what a
+function uses. module: the name of one."""
 Steps = tuple[Step, ...]
 
-_GONE_TO = (dict, list, tuple, deque)
+_GONE_TO = (list, tuple, deque)
 
 
 class Way:
@@ -81,6 +83,8 @@ def follow(thing: Any, step: Step) -> Any:
             return _attribute(thing, key)
         case "item":
             return _container(thing).__getitem__(thing, key)
+        case "pid":
+            return dict.__getitem__(thing, os.getpid())
         case "value":
             return next(itertools.islice(dict.values(thing), key, None), None)
         case "element":
@@ -88,6 +92,8 @@ def follow(thing: Any, step: Step) -> Any:
             return next(itertools.islice(elements, key, None), None)
         case "cell":
             return _cell(thing, key).cell_contents
+        case "apart":
+            return kept_apart(thing)[key]
         case "class":
             return ancestors(thing if is_a(thing, type) else type(thing))[key]
         case "global":
@@ -105,6 +111,8 @@ def replace(holder: Any, step: Step, thing: Any) -> None:
             _set_attribute(holder, key, thing)
         case "item":
             _container(holder).__setitem__(holder, key, thing)
+        case "pid":
+            _mapping(holder).__setitem__(holder, os.getpid(), thing)
         case "cell":
             _cell(holder, key).cell_contents = thing
         case "global":
@@ -113,8 +121,26 @@ def replace(holder: Any, step: Step, thing: Any) -> None:
             raise TypeError(f"nothing can be put there by a step of kind {kind!r}")
 
 
-def remove(holder: Any, name: str) -> None:
-    """Take away an attribute of an object."""
+def remove(holder: Any, step: Step) -> None:
+    """Leave nothing where this step leads to, if it can be left empty."""
+    kind, key = step
+    match kind:
+        case "attribute":
+            _remove_attribute(holder, key)
+        case "item":
+            _mapping(holder).__delitem__(holder, key)
+        case "global":
+            dict.__delitem__(holder.__globals__, key.rpartition(".")[2])
+        case _:
+            raise TypeError(f"nothing can be taken away by a step of kind {kind!r}")
+
+
+def global_step(function: types.FunctionType, name: str) -> Step:
+    """From a function to a global that its code names."""
+    return "global", f"{text(function.__module__)}.{name}"
+
+
+def _remove_attribute(holder: Any, name: str) -> None:
     for where, descriptor in descriptors(type(holder)):
         if where == name:
             descriptor.__delete__(holder)
@@ -156,7 +182,11 @@ def _set_attribute(holder: Any, name: str, thing: Any) -> None:
 
 
 def _container(thing: Any) -> Any:
-    return next((kind for kind in _GONE_TO if is_a(thing, kind)), dict)
+    return next((kind for kind in _GONE_TO if is_a(thing, kind)), None) or _mapping(thing)
+
+
+def _mapping(thing: Any) -> Any:
+    return OrderedDict if is_a(thing, OrderedDict) else dict  # it keeps an order, which dict's own methods would break
 
 
 def _cell(function: Any, key: str | int) -> Any:

@@ -39,7 +39,7 @@ class Losses:
     def note_delivered(self, ticket: Ticket) -> bool:
         """The user is about to get this batch; whether too many are lost by now."""
         lost = self._waiting.pop(ticket.number, [])
-        samples = len(ticket.index) if isinstance(ticket.index, list | tuple | range) else 1
+        samples = len(ticket.samples)
         self.note(delivered=samples - len(lost), lost=len(lost))
         self._last = lost[-1] if lost else self._last
         return bool(lost) and self.judge()

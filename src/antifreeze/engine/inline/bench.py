@@ -11,24 +11,21 @@ by them, as it is without workers. An iterable dataset is read once for each num
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import os
 from collections.abc import Callable, Hashable, Iterator, Set
 from functools import partial
 from typing import Any, TypeVar
 
-from torch.utils.data._utils import worker as torch_worker
-
 from antifreeze.engine.arena import board as boards
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.crossing import results
 from antifreeze.engine.crossing.raised import unwrap
+from antifreeze.engine.inline.copying import copied
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
 from antifreeze.engine.seclusion import alone
-from antifreeze.engine.showing import show
 from antifreeze.engine.wire.messages import Begin, Mishap, Work
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.bench import NotMade
@@ -38,7 +35,7 @@ from antifreeze.engine.worker.kinds import Shared, exchange_global
 from antifreeze.engine.worker.main import bench_for
 from antifreeze.engine.worker.notices import watch_questions
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.errors import CannotCross
+from antifreeze.torch_side.workers import set_worker_info, worker_info
 
 T = TypeVar("T")
 
@@ -63,7 +60,7 @@ class Part:
         self.board = boards.create_private()
         self.bench = bench_for(recipe)(recipe, number, self.board, None)
         self.bench.is_interruption = interruptions.is_of_a_handler
-        self._info = torch_worker._worker_info
+        self._info = worker_info()
         self._exchange = exchange
         self._held = exchange.take()
         self.shared: Shared
@@ -71,7 +68,7 @@ class Part:
 
     def enter(self) -> None:
         """This process is that worker from now on."""
-        torch_worker._worker_info = self._info
+        set_worker_info(self._info)
         self._exchange.give(self._held)
 
     def leave(self) -> None:
@@ -181,31 +178,15 @@ class InlineBench:
         """Afterwards, generators, `get_worker_info()` and collate functions are what they were before."""
         with alone():
             lent = Lent(shared)
-            info, held = torch_worker._worker_info, self._own.take()
+            info, held = worker_info(), self._own.take()
             of_the_program = exchange_global(shared)
             collate.take_over()
             try:
                 yield lent
             finally:
                 collate.give_back()
-                torch_worker._worker_info = info
+                set_worker_info(info)
                 lent.left = exchange_global(of_the_program)
                 self._own.give(held)
                 if lent.to is not None:
                     lent.to.shared = lent.left
-
-
-def copied(dataset: Any) -> Any:
-    """A dataset that is read apart from this one: a deep copy, or, where something cannot be copied, a shallow one."""
-    try:
-        return copy.deepcopy(dataset)
-    except Exception:  # whatever it holds: a thread, a queue, a file
-        try:
-            return copy.copy(dataset)
-        except Exception as error:
-            raise CannotCross(
-                f"{type(dataset).__qualname__} cannot be copied",
-                where="dataset",
-                why=f"in one process, each worker number reads a copy of its own: {show(error)}",
-                try_="num_workers=0, or a dataset that copy.copy can copy",
-            ) from error

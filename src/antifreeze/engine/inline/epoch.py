@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from antifreeze.engine.arena.arena import Arena
@@ -76,10 +76,12 @@ class InlineEpoch:
         estates: Mapping[WorkerNo, Estate] | None = None,
         in_hand: TicketNo | None = None,
         watch_s: float | None = None,
+        stays_here: bool = True,
     ) -> None:
         """`estates`: what workers have left, for the rest of a pass that they had begun; None: there were no workers.
 
-        `in_hand`: the ticket that was about to be delivered then. The one to follow it has been planned.
+        `in_hand`: the ticket that was about to be delivered then. The one to follow it has been planned. `stays_here`:
+        passes that come after this one are loaded here, too.
         """
         self._in_hand = in_hand
         self._watch_s = watch_s
@@ -93,7 +95,7 @@ class InlineEpoch:
         self._pinner = pinner
         self._pinning_limits = pinning_limits
         self._close = close
-        self._is_rest = estates is not None
+        self._stays_here = stays_here
         self._failure: Failure | None = None
         self._is_torn_by_interruptions = False
         self._is_whole = False
@@ -109,8 +111,8 @@ class InlineEpoch:
 
     @property
     def has_failed(self) -> bool:
-        """Whether another pass needs another iterator: after a failure, and where workers had begun this one."""
-        return self._failure is not None or self._is_rest
+        """Whether another pass needs another iterator: after a failure, and where it is to have workers."""
+        return self._failure is not None or not self._stays_here
 
     def begin(
         self,
@@ -135,8 +137,9 @@ class InlineEpoch:
         """What nobody wants any more is drawn all the same: kept workers would have made it by now."""
         for arrival in self._delivery.break_off():
             self._outcomes.discard(arrival.outcome)
+        told = {number for worker in self._told for number in self._catch_up_all(worker)}
         for ticket in self._delivery.outstanding():
-            if ticket.seed is None:
+            if ticket.seed is None and ticket.number not in told:
                 self._bench.replay(ticket)
             self._delivery.forget(ticket)
 
@@ -275,6 +278,17 @@ class InlineEpoch:
                 self._bench.replay(first)
             told.popleft()
 
+    def _catch_up_all(self, worker: WorkerNo) -> Iterator[TicketNo]:
+        """Draw all that this worker drew, or would have drawn by now; the numbers of those tickets."""
+        told = self._told[worker]
+        while told:
+            first = told.popleft()
+            if isinstance(first, Pass):
+                self._bench.begin_pass(Begin(*first), worker)
+            elif first.seed is None:
+                self._bench.replay(first)
+                yield first.number
+
     def _passes_over(self) -> bool:
         """Whether what comes next is no batch but the end of a worker's stream; if it is one, its worker has room again."""
         arrival = self._delivery.peek()
@@ -319,7 +333,12 @@ def start_inline(
     bench = InlineBench(recipe, quarantined=account.quarantined)
     share_out = None if in_order else window
     course = Course(
-        Plan(workers=recipe.num_workers, share_out=share_out, is_stream=recipe.is_stream),
+        Plan(
+            workers=recipe.num_workers,
+            share_out=share_out,
+            is_stream=recipe.is_stream,
+            is_batched=recipe.auto_collation,
+        ),
         Delivery(in_order=in_order),
         Outcomes(bench.parts, arena, chronicle),
         Losses(options.policy.max_lost),

@@ -41,7 +41,6 @@ from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
 from antifreeze.engine.worker.stream import EndOfStream, StreamFetcher
-from antifreeze.engine.worker.ticket_bench import FIRST_TICKETS
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.report import Frame
@@ -91,7 +90,7 @@ class _Start:
         """Make the generators as they were; whether that could be done."""
         if self.seed is not None:
             exchange_global(ticket_state(self.seed))
-            reseed(self.randomness.held, f"{self.seed}")
+            reseed(self.randomness.find(), f"{self.seed}")
         elif self.state is not None:
             self.randomness.restore(self.state)
         return self.seed is not None or self.state is not None
@@ -106,7 +105,7 @@ class _Start:
         with alone():
             of_the_program = exchange_global(ticket_state(seed))
             try:
-                reseed(self.randomness.held, f"{seed}")
+                reseed(self.randomness.find(), f"{seed}")
                 yield
             finally:
                 exchange_global(of_the_program)
@@ -143,6 +142,8 @@ class ZeroWorkers:
         self._turn = new_turn()
         """Held while a batch is made whose random numbers, place in a stream or losses depend on those before it."""
         self._lenient: LenientFetcher | None = None
+        self.resumed: Randomness | None = None
+        """Generators of a dataset that goes on where another one was: some may be made at first use."""
         self._fetch: Callable[[Any], Any]
         if source is not None:
             self._stream = self._make_stream(source)
@@ -170,7 +171,6 @@ class ZeroWorkers:
         if self._is_strict and not self._recipe.by_ticket:
             return fetcher
         self._start = _Start(Randomness(self._recipe))
-        self._first_tickets = FIRST_TICKETS
         if not self._is_strict:
             self._lenient = LenientFetcher(
                 self._recipe,
@@ -237,12 +237,17 @@ class ZeroWorkers:
         pulse[0] = Step.FETCHING
         self._stopwatch.begin(TicketNo(number))
         self._began = self._stopwatch.since
-        if self._options.watch_s is None:
+        if self.resumed is not None and self.resumed.awaited:
+            batch = self.resumed.fetch(lambda: self._fetch_first(number, index), self._mishaps.clear)
+        elif self._options.watch_s is None:
             batch = self._fetch(index) if self._start is None else self._fetch_from(self._start, number, index)
         else:
             batch = self._fetch_watched(self._options.watch_s, number, index)
         self._stopwatch.sent()
         return batch
+
+    def _fetch_first(self, number: int, index: Any) -> Any:
+        return self._fetch(index) if self._start is None else self._fetch_from(self._start, number, index)
 
     def _fetch_watched(self, after_s: float, number: int, index: Any) -> Any:
         def tell(seconds: float, frames: Sequence[Frame]) -> None:
@@ -271,14 +276,11 @@ class ZeroWorkers:
             return self._fetch_by_seed(ticket, start)
 
     def _fetch_by_seed(self, ticket: Ticket, start: _Start) -> Any:
-        batch = self._fetch_once(ticket)
-        if self._first_tickets:
-            self._first_tickets -= 1
-            if start.randomness.look_again():  # a generator was made on the way, and has not followed from the seed
-                self._mishaps.clear()
-                start.go_back()
-                batch = self._fetch_once(ticket)
-        return batch
+        def begin_again() -> None:
+            self._mishaps.clear()
+            start.go_back()
+
+        return start.randomness.fetch_seeded(lambda: self._fetch_once(ticket), begin_again)
 
     def _fetch_once(self, ticket: Ticket) -> Any:
         if self._lenient is None:
@@ -290,7 +292,7 @@ class ZeroWorkers:
 
     def _ticket(self, number: int, index: Any) -> Ticket:
         seed = ticket_seed(self._recipe.base_seed, number) if self._recipe.by_ticket else None
-        return Ticket(TicketNo(number), number, NOBODY, index, seed)
+        return Ticket(TicketNo(number), number, NOBODY, index, seed, self._recipe.auto_collation)
 
     def _note_outcome(self, number: int, index: Any) -> None:
         """Record what went wrong with samples of this batch; too many lost samples are an error."""

@@ -10,10 +10,18 @@ The sampler is advanced only when the caller asks for one ticket, so that look-a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any, NamedTuple
 
 from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.seeds import ticket_seed
+
+try:
+    import numpy as np
+except ImportError:  # torch works without it
+    _COPIED: tuple[type, ...] = (dict, set, bytearray)
+else:
+    _COPIED = (dict, set, bytearray, np.ndarray)
 
 NOBODY = WorkerNo(-1)
 """The worker of a ticket that has not been given to anybody."""
@@ -27,17 +35,27 @@ class Ticket(NamedTuple):
     """Position in its epoch, from 0: what the user calls the batch number."""
     worker: WorkerNo
     index: Any
-    """What the sampler gave: a list of indices, or a single one when batching is off. Of an iterable dataset: which items
-    of this worker's own stream, counted from 0 in each epoch, as a range or as a single number."""
+    """What the sampler gave, as it was then: a list of indices, or a single one when batching is off. Of an iterable
+    dataset: which items of this worker's own stream, counted from 0 in each epoch, as a range or as a single number."""
     seed: int | None = None
     """What its samples' random numbers follow from; None: they follow from those before them in the same worker."""
+    is_batched: bool = True
+    """Whether the index is one of several samples; else it is the key of one thing, of whatever kind it is."""
+
+    @property
+    def samples(self) -> Sequence[Any]:
+        """The index of each of its samples, as far as they can be told apart; else its index, as if of a single one."""
+        return self.index if self.is_batched and isinstance(self.index, list | tuple | range) else (self.index,)
 
 
 class Plan:
     """Makes the tickets of one epoch after the other."""
 
-    def __init__(self, *, workers: int, share_out: int | None = None, is_stream: bool = False) -> None:
+    def __init__(
+        self, *, workers: int, share_out: int | None = None, is_stream: bool = False, is_batched: bool = True
+    ) -> None:
         """`share_out`: so many tickets are shared out among the workers, out of order; None: in order, all in turn."""
+        self._is_batched = is_batched
         self._workers = workers
         self._share_out = share_out
         self._is_stream = is_stream
@@ -90,7 +108,7 @@ class Plan:
     def plan_again(self, worker: WorkerNo, *, batch: int, index: Any, is_open: bool) -> Ticket:
         """A ticket that was planned for this worker another time; an open one is still to be delivered."""
         seed = None if self._seed is None else ticket_seed(self._seed, batch)
-        ticket = Ticket(TicketNo(self._next_number), batch, worker, index, seed)
+        ticket = Ticket(TicketNo(self._next_number), batch, worker, index, seed, self._is_batched)
         self._next_number += 1
         self._under_way[worker] += is_open
         self._passed_over += not is_open
@@ -116,7 +134,7 @@ class Plan:
         return self._count(worker, index)
 
     def _count(self, worker: WorkerNo, index: Any, seed: int | None = None) -> Ticket:
-        ticket = Ticket(TicketNo(self._next_number), self._batch, worker, index, seed)
+        ticket = Ticket(TicketNo(self._next_number), self._batch, worker, as_it_is_now(index), seed, self._is_batched)
         self._next_number += 1
         self._batch += 1
         return ticket
@@ -152,3 +170,27 @@ class Plan:
             return start
         self._asked[worker] += len(index)
         return range(start, self._asked[worker])
+
+
+class _IsFixed(dict[type, bool]):
+    """Whether objects of a type never change: numbers, text and None."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, Number | str | bytes | type(None))
+        return self[kind]
+
+
+_is_fixed = _IsFixed()
+
+
+def as_it_is_now(index: Any) -> Any:
+    """A copy of what a sampler gave, which may use the same list or array for the next one.
+
+    Objects of other classes are left as they are.
+    """
+    kind = type(index)
+    if kind is list or kind is tuple:
+        if all(map(_is_fixed.__getitem__, set(map(type, index)))):
+            return index[:]
+        return kind(map(as_it_is_now, index))
+    return index.copy() if kind in _COPIED else index

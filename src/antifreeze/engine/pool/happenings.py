@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from antifreeze.engine.backends.base import StemHandle
 from antifreeze.engine.pool.worker import Worker
-from antifreeze.engine.wire.messages import Message, Settled, Unfit
+from antifreeze.engine.wire.messages import Message, Unfit
 
 
 class Heard(NamedTuple):
@@ -37,10 +37,10 @@ class Gone(NamedTuple):
 
 
 class StemSaid(NamedTuple):
-    """A clean stem has settled, or cannot."""
+    """A worker of a clean stem cannot rebuild the dataset."""
 
     stem: StemHandle
-    message: Settled | Unfit
+    message: Unfit
 
 
 Happening = Heard | Lost | Gone | StemSaid

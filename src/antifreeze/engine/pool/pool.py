@@ -36,7 +36,7 @@ from antifreeze.engine.pool.stems import Stems
 from antifreeze.engine.pool.worker import Worker
 from antifreeze.engine.turns import Turn, new_turn
 from antifreeze.engine.wire.channel import Channel, ChannelClosed, pair
-from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Settled, Unborn, Unfit
+from antifreeze.engine.wire.messages import Born, Exited, Leave, Message, Unborn, Unfit
 from antifreeze.errors import ArenaError, InternalError
 
 # How long the stem may take to say how a worker ended, once it has.
@@ -65,7 +65,7 @@ class Pool:
         self._is_asked_to_stop = False
         self._is_leaving = False
         """Whether workers have been told to leave: what cannot be received from one is not needed."""
-        self._stopped = False
+        self._stopped = self._is_stopping = False
         self._next_seat = 0
         self._happened: list[Happening] = []
         self._lines = Lines()
@@ -168,10 +168,6 @@ class Pool:
         else:
             self._note_death(spent)
 
-    def change_stem(self, stem: StemHandle) -> None:
-        """From now on, workers come from this stem; those that there are stay with theirs."""
-        self._lines.add_stem(self._stems.take(stem))
-
     def give_up_stem(self, stem: StemHandle) -> None:
         """This one is stuck: it is killed, and whoever waits to be forked by it waits no more."""
         if not stem.is_gone:
@@ -252,13 +248,16 @@ class Pool:
             if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
                 return
         try:
-            self._stop(deadline)
+            if not self._is_stopping:  # else this thread is at it, and the collector has come upon the iterator
+                self._stop(deadline)
         finally:
             self._turn.release()
 
     def _stop(self, deadline: float) -> None:
         # All of these are done, whatever one of them raises, the last one first.
         with contextlib.ExitStack() as last:
+            last.callback(setattr, self, "_is_stopping", False)
+            self._is_stopping = True
             last.callback(self._close)
             last.callback(self._end_stems)
             last.callback(self._kill_all)
@@ -421,7 +420,7 @@ class Pool:
                     self._note_unborn(by_seat[seat], why)
                 case Born() | Unborn() | Exited():  # of one that has been replaced since
                     close_all(descriptors)
-                case Settled() | Unfit():
+                case Unfit():
                     self._happened.append(StemSaid(stem, message))
                 case _:
                     raise InternalError(f"a stem cannot say {message!r}")
@@ -454,7 +453,9 @@ class Pool:
         if worker.pidfd is None or worker.known_pid is None or process.has_ended(worker.pidfd):
             return
         if worker.stem.is_gone:
-            process.kill_group(worker.known_pid)  # it has not ended, so the number is still its own
+            # It has not ended, so the number is still its own.
+            process.kill_group(worker.known_pid)
+            process.kill_started_by(worker.known_pid)  # where it leads none, because of a terminal
         worker.stem.kill_worker(worker.known_pid, worker.pidfd)
 
     def _await_ends(self, deadline: float, among: Sequence[Worker] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The stems that the workers of one iterator hang on: usually one, more after a stem has died or workers were rescued."""
+"""The stems that the workers of one iterator hang on: usually one, more after a stem has died."""
 
 from __future__ import annotations
 

@@ -221,18 +221,10 @@ class Grown(NamedTuple):
     pid: int
 
 
-class Settled(NamedTuple):
-    """From a clean stem: the dataset has arrived; these globals of user modules could not be made as the trainer's."""
-
-    differing: tuple[str, ...]
-
-
 class Unfit(NamedTuple):
-    """From a clean stem: the dataset could not be rebuilt, and this is why."""
+    """From a worker of a clean stem: the dataset could not be rebuilt, and this is why."""
 
     error: bytes
-    what: str
-    """The same in one line, which does not end in a full stop."""
 
 
 Message = (
@@ -254,7 +246,6 @@ Message = (
     | Exited
     | Grow
     | Grown
-    | Settled
     | Unfit
     | Tell
     | Told
@@ -278,7 +269,6 @@ _KINDS: tuple[type[Message], ...] = (
     Exited,
     Grow,
     Grown,
-    Settled,
     Unfit,
     Tell,
     Told,
@@ -305,7 +295,7 @@ def decode(raw: bytes | bytearray) -> Message:
     number, *values = pickle.loads(raw)
     kind = _KINDS[number]
     if kind is Work and type(values[1]) is bytes:
-        values[1] = _load_index(values[1])
+        values[1] = load_index(values[1])
     elif kind is Filled:
         values[1] = Parcel(*values[1])
     message: Message = kind(*values)
@@ -315,7 +305,7 @@ def decode(raw: bytes | bytearray) -> Message:
 def _encode_work(work: Work) -> bytes:
     index = work.index
     if not (type(index) is list and _INTS.issuperset(map(type, index))):
-        index = _dump_index(index)  # bytes, which an index that goes as it is never is
+        index = dump_index(index)  # bytes, which an index that goes as it is never is
     rest = work[2:] if work.leave_out or work.quarantined or work.is_marked else work[2:-3]
     return pickle.dumps((_NUMBERS[Work], work.ticket, index, *rest), 5)
 
@@ -333,7 +323,8 @@ class Unreadable(NamedTuple):
     error: Exception
 
 
-def _dump_index(index: Any) -> bytes:
+def dump_index(index: Any) -> bytes:
+    """An index as bytes, whatever it is made of; raises what its class raises."""
     stream = io.BytesIO()
     try:
         _IndexPickler(stream, 5).dump(index)
@@ -342,7 +333,8 @@ def _dump_index(index: Any) -> bytes:
     return stream.getvalue()
 
 
-def _load_index(raw: bytes) -> Any:
+def load_index(raw: bytes) -> Any:
+    """The index that these bytes are, or Unreadable."""
     try:
         return pickle.loads(raw)
     except Exception as error:  # whatever its class does when it is rebuilt: the ticket is told, not the worker ended

@@ -8,8 +8,6 @@ import math
 import time
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
 from antifreeze.engine.arena.board import Board, Step
 from antifreeze.engine.arena.segment import Segment, try_to_create
 from antifreeze.engine.arena.writer import Desk, SlotWriter
@@ -18,7 +16,7 @@ from antifreeze.engine.crossing.explain import explain_batch
 from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.showing import add_note
-from antifreeze.engine.wire.messages import Begin, Emptied, Ended, Failed, Filled, Mishap, Unreadable, Work
+from antifreeze.engine.wire.messages import Begin, Emptied, Ended, Failed, Filled, Mishap, Unreadable, Work, load_index
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.birth import become_worker, play_worker, reseed
 from antifreeze.engine.worker.fetch import Batcher, Fetcher
@@ -33,7 +31,7 @@ from antifreeze.engine.worker.lenient import (
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices
 from antifreeze.engine.worker.parts import Parts, Teller
-from antifreeze.engine.worker.place import MapPlace, Place
+from antifreeze.engine.worker.place import MapPlace, Place, Position, load_place, to_try_out
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage, Renewal
@@ -42,9 +40,14 @@ from antifreeze.engine.worker.rewind import Rewinder
 from antifreeze.engine.worker.stopwatch import Stopwatch
 from antifreeze.engine.worker.stream import EndOfStream
 from antifreeze.errors import ArenaError, InternalError, SampleFailed
+from antifreeze.torch_side.workers import ExceptionWrapper
 
 # A replacement redoes at most this much work, and what was under way; a snapshot costs about a hundred microseconds.
 SNAPSHOT_S = 0.05
+# One that takes so many times as long, because the dataset holds thousands of objects, is made that much more rarely.
+LONG_S = 0.001
+# A worker that takes longer to say where it is says so only when it has done this many times as much other work.
+QUICK_S, PAUSE = 0.001, 50
 # By its third ticket a worker has drawn from what it draws from for every sample.
 LOOKS_AFTER = 3
 # A worker that finds no memory for a slot looks again after so long.
@@ -69,7 +72,7 @@ class Workbench:
         """Without a heritage it stands in the trainer, whose settings are not for a worker to change."""
         self._board = board
         self._pulse = board.pulse
-        self._snapshot_due = 0.0
+        self._snapshot_due = self._mark_due = 0.0
         self._where = f"in DataLoader worker process {worker}"
         self._worker = worker
         self._slots: dict[SlotNo, Desk] = {}
@@ -86,15 +89,23 @@ class Workbench:
         self._renewal = Renewal(recipe, heritage) if heritage else None
         self._room = self._writer.room if heritage else None
         self._is_marked = recipe.is_marked
+        self._is_batched = recipe.auto_collation
         self.is_interruption: IsInterruption = never
         """Tells what a signal handler of the program has raised, where this process is the trainer."""
+        self._at: Position = "start"
+        self._taken_over: Place | None = None
+        """Where another worker was, until the first ticket of this one."""
+        self._at_birth = b""
+        """Of a worker that takes over: its generators as they were before."""
+        self._tried: bytes | None = None
+        """What whoever takes over from this one is to try out."""
         self._looks_after = 0
         """After so many tickets it is looked whether generators that the dataset holds have been drawn from."""
         try:
             collate.take_over()
             self.randomness = Randomness(recipe)
             if "rng" in recipe.fixes:
-                reseed(self.randomness.held, f"{recipe.base_seed} {worker}")
+                reseed(self.randomness.find(), f"{recipe.base_seed} {worker}")
             inherited = self.randomness.held_states()
             if heritage:
                 become_worker(recipe, worker, self.notices)
@@ -110,7 +121,7 @@ class Workbench:
         self.rest()
 
     def _set_up(self, recipe: Recipe) -> None:
-        self._map_place = MapPlace(recipe.dataset, self.randomness) if recipe.is_marked else None
+        self._map_place = MapPlace(recipe.dataset if recipe.is_marked else None, self.randomness)
         self._fetcher = self._batcher = Fetcher(recipe, self._room, self._pulse, self.stopwatch)
         if not recipe.policy.is_strict:
             self._lenient = LenientFetcher(
@@ -132,8 +143,34 @@ class Workbench:
 
     def resume(self, state: bytes) -> None:
         """Take over from another worker, whose generators were in this state."""
-        if self._birth_error is None:
-            (self._map_place or self.randomness).restore(state)
+        if self._birth_error is not None:
+            return
+        place = load_place(state)
+        if place.position != "start":
+            self._at_birth = self.randomness.state()
+            self.randomness.note_vacancies()
+            self._taken_over, self._tried, self._at = place, place.tried, "here"
+        self._map_place.restore(place)
+
+    def _settle_in(self, work: Work, place: Place) -> None:
+        """Fetch first samples for nothing: what user code does only once in a worker has been done then.
+
+        It may seed generators, or put others in their places, which must not happen after they were given their state. The
+        samples are those that the first worker began with, and are drawn as it drew them: what user code keeps of them is
+        what that one kept, and none is fetched twice that is to be delivered.
+        """
+        self._turn_to(work, None)
+        with contextlib.suppress(Exception):  # of user code: if it comes again, it is told
+            self.randomness.restore(self._at_birth)
+            self._fetcher.try_out(self._to_try_out(work, place), patience_s=SNAPSHOT_S)
+        self._map_place.restore(place)
+        self._taken_over = None  # not before: it may be interrupted
+
+    def _to_try_out(self, work: Work, place: Place) -> list[Any]:
+        tried = place.tried
+        if tried is None:
+            tried = to_try_out(work.index, batched=self._is_batched, leave_out=work.leave_out)
+        return [i for i in (load_index(tried) if tried else ()) if not work.quarantined or i not in work.quarantined]
 
     def mark(self) -> bytes | Parts | None:
         """Where this worker is now, if it can tell: what has changed since it last said so."""
@@ -146,14 +183,23 @@ class Workbench:
             self._teller.forget()
             return Place("unknown", of_dataset=f"{type(error).__qualname__}: {error}").dump()
 
+    def mark_if_quick(self) -> bytes | Parts | None:
+        """The same; None if it takes long, and the last time was not long ago: what was done since is done again then."""
+        if time.monotonic() < self._mark_due:
+            return None
+        began_s = time.thread_time()
+        mark = self.mark()
+        took_s = time.thread_time() - began_s
+        self._mark_due = time.monotonic() + PAUSE * took_s if took_s > QUICK_S else 0.0
+        return mark
+
     def first_mark(self) -> bytes | Parts | None:
         """Where this worker is before the first ticket of a pass."""
         return self.mark()
 
     def _whereabouts(self) -> bytes | None:
         """The place but for generators."""
-        assert self._map_place is not None
-        return self._map_place.rest()
+        return self._map_place.rest(self._at)
 
     def replay(self, work: Work) -> None:
         """Draw what was drawn for this ticket, and nothing else."""
@@ -168,6 +214,9 @@ class Workbench:
     def break_off(self) -> None:
         """The ticket under way was interrupted, and is to be begun anew: there is no way back to what was before it."""
         self._snapshot_due = 0.0
+
+    def leave(self) -> None:
+        """Nothing more is made here, and what is half done is let go."""
 
     def rest(self) -> None:
         """What was to be done is done."""
@@ -214,6 +263,17 @@ class Workbench:
             raise NotMade(wrap(where=self._where), position) from error
 
     def _fetch(self, work: Work) -> Any:
+        if not self.randomness.awaited:
+            return self._fetch_once(work)
+        told = len(self._mishaps)
+
+        def begin_again() -> None:
+            del self._mishaps[told:]
+            self._turn_to(work, self._given)
+
+        return self.randomness.fetch(lambda: self._fetch_once(work), begin_again)
+
+    def _fetch_once(self, work: Work) -> Any:
         if self._lenient is not None:
             return self._lenient.fetch(work)
         try:
@@ -227,10 +287,15 @@ class Workbench:
         return self._fetcher.fetch(work.index)
 
     def _begin(self, work: Work, given: Desk | None) -> None:
+        if self._taken_over is not None:
+            self._settle_in(work, self._taken_over)
         if time.monotonic() >= self._snapshot_due:
             self._keep_snapshot(work.ticket)
         if self._looks_after:
             self._look_at_generators()
+        if self._at == "start":
+            self._tried = to_try_out(work.index, batched=self._is_batched, leave_out=work.leave_out)
+        self._at = "here"
         self._rewinder.note(work)
         self._work, self._given = work, given
         self._turn_to(work, given)
@@ -249,14 +314,17 @@ class Workbench:
         pulse[0] = Step.FETCHING
 
     def _keep_snapshot(self, ticket: TicketNo) -> None:
-        self._snapshot_due = time.monotonic() + SNAPSHOT_S
+        began_s = time.thread_time()  # not by the clock: on a busy machine, a quick answer can take long
         try:
             state = self.randomness.state()
-            place = state if self._map_place is None else self._map_place.with_generators(state)
+            place = self._map_place.with_generators(self._at, state, self._tried)
         except Exception:  # of a generator of the user's own kind: without snapshots, all is redone from the start
             self._rewinder.mark(None)
             self._snapshot_due = math.inf
             return
+        pause_s = SNAPSHOT_S * max(1.0, (time.thread_time() - began_s) / LONG_S)
+        # Another one before the second ticket: nobody is to go back beyond what user code does once, at its first sample.
+        self._snapshot_due = 0.0 if self._at == "start" else time.monotonic() + pause_s
         self._rewinder.mark(state)
         if self._board.keep(ticket, place) and self._renewal is not None:
             self._renewal.raise_if_due()

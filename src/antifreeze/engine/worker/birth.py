@@ -11,21 +11,21 @@ import gc
 import os
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from multiprocessing import util
 from typing import Any
 
 import torch
-from torch.utils.data._utils import HAS_NUMPY
-from torch.utils.data._utils import worker as torch_worker
-from torch.utils.data.graph_settings import apply_random_seed
 
 from antifreeze.engine.arena import shared
+from antifreeze.engine.crossing.ways import Steps
 from antifreeze.engine.numbers import WorkerNo
-from antifreeze.engine.worker.kinds import Shared, kind_of
+from antifreeze.engine.worker.kinds import Shared, kind_of, seed_bits
 from antifreeze.engine.worker.notices import Notices, watch_questions
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.threads import settle_threads
+from antifreeze.torch_side import workers as torch_side
+from antifreeze.torch_side.workers import HAS_NUMPY
 
 if HAS_NUMPY:  # torch works without it
     import numpy as np
@@ -36,7 +36,7 @@ _stacks: int | None = None
 
 def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
     """All that must be so before the first sample; an error of `worker_init_fn` passes through."""
-    torch.multiprocessing._set_thread_name("pt_data_worker")
+    torch_side.name_thread("pt_data_worker")
     shared.begin()
     settle_threads(recipe.worker_threads)
     torch.set_num_threads(1)
@@ -47,16 +47,15 @@ def become_worker(recipe: Recipe, worker: WorkerNo, notices: Notices) -> None:
 
 def play_worker(recipe: Recipe, worker: WorkerNo) -> None:
     """What of a birth can be undone: seeds of this process's generators, `get_worker_info()`, `worker_init_fn`."""
-    seed = _seed(recipe.base_seed, worker)
+    seed = seed_worker(recipe.base_seed, worker)
     seed_pipe(recipe.dataset, recipe.shared_seed)
-    torch_worker._worker_info = torch_worker.WorkerInfo(
-        id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset
-    )
+    info = torch_side.new_worker_info(id=worker, num_workers=recipe.num_workers, seed=seed, dataset=recipe.dataset)
+    torch_side.set_worker_info(info)
     if recipe.worker_init_fn is not None:
         recipe.worker_init_fn(worker)
 
 
-def seed_ticket(seed: int, held: Iterable[Any]) -> None:
+def seed_ticket(seed: int, held: Mapping[Steps, Any]) -> None:
     """Have all random numbers follow from this seed: those of torch, `random` and numpy, and of what the dataset holds."""
     random.seed(seed)
     torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed devices, too, which are the trainer's
@@ -71,10 +70,14 @@ def ticket_state(seed: int) -> Shared:
     return new_generator(seed).get_state(), random.Random(seed).getstate(), of_numpy
 
 
-def reseed(generators: Iterable[Any], source: str) -> None:
-    """Give every generator that the dataset holds a seed of its own, which follows from this source."""
-    for number, generator in enumerate(generators):
-        seed = random.Random(f"{source} {number}").getrandbits(63)
+def reseed(held: Mapping[Steps, Any], source: str) -> None:
+    """Give every generator that the dataset holds a seed of its own, which follows from this source and its place alone.
+
+    Not from its number: which others there are may depend on what a worker has fetched before.
+    """
+    for steps, generator in held.items():
+        place = repr(steps).replace("__mp_main__", "__main__")  # as it is called where the program was imported anew
+        seed = random.Random(f"{source} {place}").getrandbits(63)
         kind = kind_of(generator)
         match kind and kind.name:
             case "torch":
@@ -82,11 +85,11 @@ def reseed(generators: Iterable[Any], source: str) -> None:
             case "random":
                 generator.seed(seed)
             case "numpy":
-                generator.bit_generator.state = type(generator.bit_generator)(seed).state
+                seed_bits(generator.bit_generator, seed)
             case "numpy, old":
                 generator.seed(seed & 0xFFFFFFFF)
             case "numpy, bits":
-                generator.state = type(generator)(seed).state
+                seed_bits(generator, seed)
 
 
 def new_generator(seed: int) -> torch.Generator:
@@ -100,7 +103,7 @@ def end_like_a_program(inherited: frozenset[str]) -> None:
     The modules that this process was forked with are left alone: to take torch apart takes half a second.
     """
     atexit._run_exitfuncs()
-    torch_worker._worker_info = None
+    torch_side.set_worker_info(None)
     for name in [*(sys.modules.keys() - inherited), "__main__"]:
         sys.modules.pop(name, None)
     gc.collect()
@@ -120,15 +123,16 @@ def seed_pipe(dataset: Any, shared_seed: int | None) -> None:
     if shared_seed is not None:
         generator = torch.Generator()
         generator.manual_seed(shared_seed)
-        apply_random_seed(dataset, generator)
+        torch_side.seed_pipe_stages(dataset, generator)
 
 
-def _seed(base_seed: int, worker: WorkerNo) -> int:
+def seed_worker(base_seed: int, worker: WorkerNo) -> int:
+    """Seed the generators that all of a process shares as torch does in this worker; returns its seed."""
     seed = base_seed + worker
     random.seed(seed)
     torch.default_generator.manual_seed(seed)
     if HAS_NUMPY:
-        np.random.seed(torch_worker._generate_state(base_seed, worker))
+        np.random.seed(torch_side.generate_state(base_seed, worker))
     return seed
 
 

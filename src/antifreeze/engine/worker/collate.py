@@ -15,36 +15,36 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils._device import DeviceContext
-from torch.utils.data._utils import collate as torch_collate
+
+from antifreeze.torch_side import tensors
+from antifreeze.torch_side.workers import collating
 
 Room = Callable[[int, torch.Tensor], torch.Tensor | None]
 
 _PLAIN_TENSORS = {torch.Tensor}
-_has_torch_function = torch._C._has_torch_function
-_count_modes = torch._C._len_torch_function_stack
-_count_modes_below = torch._C._len_torch_dispatch_stack
+_has_torch_function = tensors.has_torch_function
+_count_modes = tensors.count_function_modes
 
 
 def _table() -> dict[Any, Any]:
-    return torch_collate.default_collate_fn_map
+    return collating.default_collate_fn_map  # type: ignore[no-any-return]
 
 
 def take_over() -> None:
     """Put our function in place of torch's, unless the user has put something there."""
-    if _table().get(torch.Tensor) is torch_collate.collate_tensor_fn:
+    if _table().get(torch.Tensor) is collating.collate_tensor_fn:
         _table()[torch.Tensor] = collate_tensors
 
 
 def give_back() -> None:
     """Put torch's own function where ours is."""
     if _table().get(torch.Tensor) is collate_tensors:
-        _table()[torch.Tensor] = torch_collate.collate_tensor_fn
+        _table()[torch.Tensor] = collating.collate_tensor_fn
 
 
 def is_ours() -> bool:
     """Whether nobody else's function is in the table: one could keep what was stacked, or stack it for something else."""
-    known = torch_collate.__name__, __name__
+    known = collating.__name__, __name__
     return all(getattr(function, "__module__", None) in known for function in _table().values())
 
 
@@ -64,8 +64,8 @@ class IntoSlot:
 
     def __call__(self, batch: Any) -> Any:
         """The batch; in ordinary memory where the user's functions or modes would see its tensors before it is sent."""
-        if torch_collate.default_collate_fn_map != self._table or _is_watched():
-            return torch_collate.default_collate(batch)
+        if collating.default_collate_fn_map != self._table or _is_watched():
+            return collating.default_collate(batch)
         return collate_samples(batch, self._room)
 
 
@@ -83,13 +83,12 @@ def collate_samples(batch: Any, room: Room) -> Any:
         return collate_ints(batch)
     if kind is float:
         return collate_floats(batch)
-    if _table().get(kind) is torch_collate.collate_numpy_array_fn:
-        return torch_collate.collate_numpy_array_fn(
-            batch, collate_fn_map={torch.Tensor: partial(collate_tensors, room=room)}
-        )
+    function = _table().get(kind)
+    if function is not None and function is collating.collate_numpy_array_fn:
+        return function(batch, collate_fn_map={torch.Tensor: partial(collate_tensors, room=room)})
     if _is_generated(kind):
         return kind(*[collate_samples(samples, room) for samples in zip(*batch, strict=False)])
-    return torch_collate.default_collate(batch)
+    return collating.default_collate(batch)
 
 
 def collate_tensors(batch: Any, *, collate_fn_map: Any = None, room: Room | None = None) -> torch.Tensor:
@@ -97,7 +96,7 @@ def collate_tensors(batch: Any, *, collate_fn_map: Any = None, room: Room | None
     first = batch[0]
     if first.is_nested or first.layout is not torch.strided:
         # torch's own refusal, in torch's own words
-        return torch_collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
+        return collating.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)  # type: ignore[no-any-return]
     if not first.is_cpu or first.is_quantized:
         return torch.stack(batch, 0)
     if type(first) is not torch.Tensor:
@@ -142,17 +141,20 @@ def _packed(code: str, kind: type, batch: Any) -> array.array[Any] | None:
 def _stack_into(out: torch.Tensor, batch: Any) -> torch.Tensor:
     try:
         return torch.stack(batch, 0, out=out)
-    except RuntimeError:
-        # Samples of different shapes or that require grad: without `out`, torch says what is wrong, or does it.
-        return torch.stack(batch, 0)
+    except (RuntimeError, TypeError) as error:
+        is_no_stack = isinstance(error, TypeError)
+    # Behind the handler, so that no error has another behind it. Either torch says here what is wrong, or it does it.
+    if is_no_stack:  # one of them is no tensor, or of a dtype that does not go with the first
+        return collating.collate_tensor_fn(batch)  # type: ignore[no-any-return]
+    return torch.stack(batch, 0)  # they have different shapes, or require grad
 
 
 def _is_watched() -> bool:
     """Whether a mode of the user sees the arguments of torch's functions, and so what is stacked into."""
     count = _count_modes()
-    if count and any(type(torch._C._get_function_stack_at(place)) is not DeviceContext for place in range(count)):
+    if count and any(type(tensors.function_mode_at(place)) is not tensors.DefaultDevice for place in range(count)):
         return True
-    return _count_modes_below() > 0
+    return tensors.count_dispatch_modes() > 0
 
 
 def _is_generated(kind: type) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from antifreeze.engine.crossing.reading import attributes_of
-from antifreeze.engine.crossing.ways import Steps, follow, remove, replace
+from antifreeze.engine.crossing.ways import Steps, follow, replace
 from antifreeze.engine.worker.kinds import Saved, load, save
-from antifreeze.engine.worker.randomness import Randomness, holder_of, search
+from antifreeze.engine.worker.randomness import Randomness, holder_of
 from antifreeze.engine.worker.recipe import Recipe
 
 HeldState = dict[Steps, tuple[Any, Saved | None]]
@@ -25,10 +24,7 @@ class Exchange:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._randomness = Randomness(recipe)
-        # By their number; the objects are kept, so that no number comes to stand for another.
-        self._at_first: dict[int, tuple[Any, dict[str, bool]]] = {}
-        with contextlib.suppress(Exception):  # then what is made at first use stays, as it would without workers
-            self._at_first = {id(thing): (thing, _names(thing)) for _, thing in search(recipe)}
+        self._randomness.note_vacancies()
 
     def take(self) -> HeldState:
         """As they are now."""
@@ -36,9 +32,7 @@ class Exchange:
 
     def give(self, state: HeldState) -> None:
         """Make them as they were then."""
-        for steps in self._randomness.find().keys() - state.keys():
-            with contextlib.suppress(Exception):  # a holder of the user's own kind, which does not let go of it
-                self._take_away(steps)
+        self._randomness.take_away_but(state.keys())
         for steps, (generator, saved) in state.items():
             with contextlib.suppress(Exception):  # the same, or a way to it that is no more
                 if saved is not None:
@@ -53,22 +47,6 @@ class Exchange:
             is_there = False
         if not is_there:
             replace(holder, step, generator)
-
-    def _take_away(self, steps: Steps) -> None:
-        """Leave the place as it was before there was a generator, as far as that is known: empty, or None."""
-        holder, (kind, name) = holder_of(self._recipe, steps), steps[-1]
-        _, names = self._at_first.get(id(holder), (None, None))
-        if kind != "attribute" or names is None:
-            return
-        if name not in names:
-            remove(holder, name)
-        elif names[name]:
-            replace(holder, (kind, name), None)
-
-
-def _names(thing: Any) -> dict[str, bool]:
-    """The attributes of an object, and which of them are None."""
-    return {name: value is None for name, value in attributes_of(thing).items()}
 
 
 def _saved(generator: Any) -> Saved | None:

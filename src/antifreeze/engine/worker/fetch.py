@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.utils.data import Dataset, default_collate
@@ -15,6 +16,13 @@ from antifreeze.engine.showing import add_note, show
 from antifreeze.engine.worker import collate
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
+from antifreeze.torch_side.workers import HAS_NUMPY
+
+_USED_UP: tuple[type, ...] = (list, dict, set)
+if HAS_NUMPY:
+    import numpy as np
+
+    _USED_UP += (np.ndarray,)
 
 
 class Batcher:
@@ -67,17 +75,19 @@ class Fetcher(Batcher):
 
     def __init__(self, recipe: Recipe, room: collate.Room | None, pulse: memoryview, stopwatch: Stopwatch) -> None:
         super().__init__(recipe, room, pulse, stopwatch)
+        # Without workers it is the sampler's own object.
+        self._to_be_used = to_be_used if recipe.num_workers else _itself
         self.has_getitems = bool(getattr(recipe.dataset, "__getitems__", None))
         self.has_getitem = getattr(type(recipe.dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
 
     def fetch(self, index: Any) -> Any:
         """The batch; whatever user code raises passes through."""
         if not self._batched:
-            sample = self._dataset[index]
+            sample = self._dataset[self._to_be_used(index)]
             self.stopwatch.fetched(1, whole=index)
             return self.collate_one(sample)
         if self.has_getitems:
-            samples = self._dataset.__getitems__(index)
+            samples = self._dataset.__getitems__(self._to_be_used(index))
             self.stopwatch.fetched(operator.length_hint(samples, 1), whole=index)
         elif self.stopwatch.times_samples:
             samples = self._fetch_timed(index)
@@ -110,12 +120,35 @@ class Fetcher(Batcher):
             return self._dataset.__getitems__([index])[0]
         return self._dataset[index]
 
+    def try_out(self, indices: Sequence[Any], *, patience_s: float) -> None:
+        """Make a batch of these samples, and forget it; where they take long, of one."""
+        until_s = time.monotonic() + patience_s
+        samples: list[Any] = []
+        for position, i in enumerate(indices, 1):
+            self._pulse[2] = position
+            samples += self._dataset.__getitems__([i]) if self._batched and self.has_getitems else [self._dataset[i]]
+            if time.monotonic() >= until_s:
+                break
+        if self._batched and samples:
+            self.collate(samples, indices)
+        elif samples:
+            self.collate_one(samples[0])
+
     def fetch_up_to(self, position: int, index: Any) -> None:
         """All samples of a batch that come before this position, for what they draw."""
         for number, i in enumerate(itertools.islice(index, position) if not self.has_getitems else (), 1):
             self._pulse[2] = number
             self._dataset[i]
         self._pulse[2] = position + 1
+
+
+def to_be_used(index: Any) -> Any:
+    """What user code gets in the place of this index, which it may be asked for again: it may use up a list."""
+    return index.copy() if type(index) in _USED_UP else index
+
+
+def _itself(index: Any) -> Any:
+    return index
 
 
 def has_none(samples: Any) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils.data._utils import HAS_NUMPY
 
 from antifreeze.engine.crossing.ways import Steps
 from antifreeze.engine.plan.progress import pack, unpack
 from antifreeze.engine.worker.kinds import Saved, bit_generator, load, make, save
+from antifreeze.torch_side.workers import HAS_NUMPY
 
 if HAS_NUMPY:
     import numpy as np
@@ -56,6 +56,8 @@ def _saved(plain: Any) -> Saved:
         state = _numpy_state(plain["state"])
         bit_generator(state).state = state  # whatever is wrong with it is said here
         return Saved("numpy, old" if plain.get("is_new") is False else kind, state)
+    if kind == "numpy, seeds":
+        return Saved(kind, _numpy_state(plain["state"]))
     raise ValueError("this is no state of a generator")
 
 

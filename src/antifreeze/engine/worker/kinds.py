@@ -1,12 +1,13 @@
 """The kinds of random generators, in one table: how to tell them, and how to get and set their state.
 
-torch's, `random`'s, and numpy's new and old ones and what both draw their bits from; and the three that all of a process
-shares. (Seeds are `birth.py`'s.)
+torch's, `random`'s, and numpy's new and old ones and what both draw their bits and seeds from; and the three that all of
+a process shares. (Seeds are `birth.py`'s.)
 """
 
 from __future__ import annotations
 
 import _random
+import contextlib
 import operator
 import pickle
 import random
@@ -15,9 +16,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data._utils import HAS_NUMPY
 
 from antifreeze.engine.crossing.reading import ancestors
+from antifreeze.torch_side.workers import HAS_NUMPY
 
 if HAS_NUMPY:
     import numpy as np
@@ -54,12 +55,44 @@ def _set_torch(generator: torch.Generator, state: bytes) -> None:
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
+def _seeds_with_children(generator: Any) -> Any:
+    """The state of what a bit generator got its seed from, if that has spawned others since: it counts them."""
+    seeds: Any = getattr(generator, "seed_seq", None)  # numpy before 1.25 does not show it
+    return seeds.state if seeds is not None and getattr(seeds, "n_children_spawned", None) else None
+
+
+def _get_bits(generator: Any) -> Any:
+    state, seeds = generator.state, _seeds_with_children(generator)
+    return state if seeds is None else {**state, "seed_seq": seeds}
+
+
 def _set_bits(generator: Any, state: Any) -> None:
     generator.state = state
+    seeds, then = _seeds_with_children(generator), state.get("seed_seq")
+    if then is None and seeds is not None:
+        then = {**seeds, "n_children_spawned": 0}
+    if then is not None:
+        with contextlib.suppress(TypeError):  # numpy before 2.0 lets nobody set it
+            generator.__setstate__((generator.state, _make_seeds(then)))
 
 
-def _set_numpy(generator: Any, state: Any) -> None:
-    generator.bit_generator.state = state
+def seed_bits(generator: Any, seed: int) -> None:
+    """Have a bit generator of numpy's, and what it will spawn, follow from this seed."""
+    fresh = type(generator)(seed)
+    seeds = getattr(fresh, "seed_seq", None)
+    _set_bits(generator, fresh.state if seeds is None else {**fresh.state, "seed_seq": seeds.state})
+
+
+def _set_seeds(seeds: Any, state: Any) -> None:
+    """It can only go on counting; of others, ValueError, and one that is made anew takes its place."""
+    more = state["n_children_spawned"] - seeds.n_children_spawned
+    if more < 0 or {**seeds.state, "n_children_spawned": 0} != {**state, "n_children_spawned": 0}:
+        raise ValueError("a seed sequence cannot be set back")
+    seeds.spawn(more)
+
+
+def _make_seeds(state: Any) -> Any:
+    return np.random.SeedSequence(**state)
 
 
 def bit_generator(state: Any) -> Any:
@@ -85,8 +118,8 @@ if HAS_NUMPY:
         Kind(
             "numpy",
             np.random.Generator,
-            lambda it: it.bit_generator.state,
-            _set_numpy,
+            lambda it: _get_bits(it.bit_generator),
+            lambda it, state: _set_bits(it.bit_generator, state),
             lambda state: np.random.Generator(bit_generator(state)),
         ),
         Kind(
@@ -96,7 +129,8 @@ if HAS_NUMPY:
             lambda it, state: it.set_state(state),
             lambda state: np.random.RandomState(bit_generator(state)),
         ),
-        Kind("numpy, bits", np.random.BitGenerator, lambda it: it.state, _set_bits, bit_generator),
+        Kind("numpy, bits", np.random.BitGenerator, _get_bits, _set_bits, bit_generator),
+        Kind("numpy, seeds", np.random.SeedSequence, lambda it: it.state, _set_seeds, _make_seeds),
     )
 _BY_NAME = {kind.name: kind for kind in KINDS}
 _BY_TYPE = {id(kind.type): kind for kind in KINDS}

@@ -2,28 +2,34 @@
 
 Fetched again means: with generators as they were before it. That state is not kept while all goes well. So the first
 failure in a ticket rewinds (`rewind.py`) and goes through the ticket again up to the sample that failed; from there on
-the state is kept before each sample, until the ticket is done.
+the state is kept before each sample, until the ticket is done. It is kept throughout the first ticket.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import torch
 from torch.utils.data import Subset
 
 from antifreeze.engine.arena.board import Step
 from antifreeze.engine.flow.mishap import wait_before_next
 from antifreeze.engine.showing import add_note
 from antifreeze.engine.wire.messages import Mishap, MishapKind, Work
-from antifreeze.engine.worker.fetch import Fetcher, has_none
+from antifreeze.engine.worker.fetch import Fetcher, has_none, to_be_used
 from antifreeze.engine.worker.mishaps import describe, describe_index
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import SampleFailed
+from antifreeze.torch_side.workers import HAS_NUMPY
+
+if HAS_NUMPY:
+    import numpy as np
 
 # So many other samples are tried in place of one that failed.
 MOST_DRAWS = 10
@@ -82,10 +88,14 @@ class LenientFetcher:
         self._at_once = fetcher.has_getitems and not _asks_one_by_one(recipe.dataset)
         self._is_careful = False
         """Whether the state of the generators is kept before each sample."""
+        self._is_first = recipe.policy.retries > 0 and not recipe.by_ticket
+        if recipe.policy.retries:
+            randomness.note_vacancies()
 
     def fetch(self, work: Work) -> Any:
         """The batch, without what the policy does without; NothingLeft if that is all of it."""
-        self._is_careful = False
+        # User code may seed generators once, at the first sample: to go back beyond that would undo it.
+        self._is_careful, self._is_first = self._is_first, False
         return self._make(work)
 
     def replay(self, work: Work) -> None:
@@ -114,15 +124,17 @@ class LenientFetcher:
     def _fetch_each(self, work: Work, *, insist: bool = True) -> list[Any]:
         samples: list[Any] = []
         for position, index in enumerate(work.index):
-            samples += self._fetch_one(work, position, index, insist=insist)
+            samples += self._fetch_one(work, position, index, before=samples, insist=insist)
         return samples
 
-    def _fetch_one(self, work: Work, position: int, index: Any, *, insist: bool = True) -> list[Any]:
-        """The sample, or the one in its place; nothing if it is left out."""
+    def _fetch_one(
+        self, work: Work, position: int, index: Any, *, before: list[Any] | None = None, insist: bool = True
+    ) -> list[Any]:
+        """The sample, or the one in its place; nothing if it is left out. `before`: those of its batch before it."""
         self._point_at(position)
         if position in work.leave_out:
             return self._do_without(work, position, index, Tried(None, _in_quarantine(), 0))
-        tried = self._try(work, position, index, self._fetcher.fetch_one, insist=insist)
+        tried = self._try(work, position, index, self._fetcher.fetch_one, before, insist=insist)
         return [tried.sample] if tried.error is None else self._do_without(work, position, index, tried)
 
     def _fetch_at_once(self, work: Work) -> Any:
@@ -150,7 +162,16 @@ class LenientFetcher:
                 samples.append(sample)
         return samples
 
-    def _try(self, work: Work, position: int, index: Any, fetch: Callable[[Any], Any], *, insist: bool = True) -> Tried:
+    def _try(
+        self,
+        work: Work,
+        position: int,
+        index: Any,
+        fetch: Callable[[Any], Any],
+        samples: list[Any] | None = None,
+        *,
+        insist: bool = True,
+    ) -> Tried:
         before = self._state() if self._is_careful else None
         attempt = 0
         while True:
@@ -166,13 +187,14 @@ class LenientFetcher:
             if wait_s is None:
                 return Tried(None, error, attempt, was_none)
             if before is None:
+                if samples:  # they may lie in memory of the dataset's, and are about to be fetched once more
+                    with contextlib.suppress(Exception):  # of a class of the user's
+                        samples[:] = [copied(each) for each in samples]
                 before = self._state_before(work, position)
             kind: MishapKind = "retried" if attempt <= self._policy.retries else "redone"
-            remark = "" if before is not None else NOT_REWOUND
+            remark = "" if before is not None and self._randomness.restore(before) else NOT_REWOUND
             self._mishaps.append(describe(kind, position, index, attempt, error, remark))
             wait_for(wait_s, self._pulse)
-            if before is not None:
-                self._randomness.restore(before)
             self._point_at(position)
 
     def _state_before(self, work: Work, position: int) -> bytes | None:
@@ -224,8 +246,9 @@ class LenientFetcher:
             known = sorted({operator.index(each) % length for each in (index, *work.quarantined)}) if length else []
         except TypeError:  # keys of some kind, and who knows which others there are
             return
+        # Not by the ticket: the tickets of a pass that is resumed have other numbers.
+        seed = work.seed if work.seed is not None else f"{self._base_seed} {operator.index(index)}"
         for number in range(MOST_DRAWS if length > len(known) else 0):
-            seed = work.seed if work.seed is not None else f"{self._base_seed} {work.ticket}"
             generator = random.Random(f"{seed} {position} {number}")
             other = generator.randrange(length - len(known))
             for each in known:
@@ -235,7 +258,7 @@ class LenientFetcher:
     def _attempt(self, fetch: Callable[[Any], Any], index: Any) -> tuple[Any, Exception | None]:
         # In a function of its own: an error that the frame with the samples held would hold them, through its traceback.
         try:
-            return fetch(index), None
+            return fetch(to_be_used(index)), None
         except Exception as error:  # of user code: the policy says what becomes of it
             if self._is_interruption(error):
                 raise
@@ -250,6 +273,22 @@ class LenientFetcher:
     def _point_at(self, position: int) -> None:
         self._pulse[2] = position + 1
         self._pulse[0] = Step.FETCHING
+
+
+def copied(sample: Any) -> Any:
+    """A sample whose tensors and arrays have memory of their own; what else it holds is left as it is."""
+    kind = type(sample)
+    if isinstance(sample, torch.Tensor):
+        return sample.clone()
+    if HAS_NUMPY and isinstance(sample, np.ndarray):
+        return sample.copy()
+    if kind is dict:
+        return {name: copied(part) for name, part in sample.items()}
+    if kind is list or kind is tuple:
+        return kind(map(copied, sample))
+    if isinstance(sample, tuple) and hasattr(sample, "_fields"):
+        return kind(*map(copied, sample))
+    return sample
 
 
 def wait_for(wait_s: float, pulse: memoryview) -> None:

@@ -38,8 +38,10 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
                 workbench.replay(order)
                 continue
             answer, made = workbench.carry_out(order, descriptors)
-            if order.is_marked or (recipe.is_marked and isinstance(answer, Ended)):
+            if recipe.is_marked and (recipe.marks_all or isinstance(answer, Ended)):
                 answer = answer._replace(mark=workbench.mark())
+            elif order.is_marked:
+                answer = answer._replace(mark=workbench.mark_if_quick())
             shared = workbench.take_shared()
             channel.send_all(answer, [made.fd, *shared] if made else shared)
             workbench.stopwatch.sent()
@@ -57,6 +59,7 @@ def run_worker(channel: Channel, board: Board, recipe: Recipe, worker: WorkerNo,
                 pass  # until the trainer says to leave: nobody is to find a process gone while his own code runs
     finally:
         workbench.stopwatch.write()
+        workbench.leave()
 
 
 def bench_for(recipe: Recipe) -> type[Workbench]:

@@ -5,18 +5,15 @@ They stand on its board, for the trainer to hold against those of other workers.
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from types import FunctionType
 from typing import Any, Literal
 
 import torch
-from torch.utils.data._utils import worker as torch_worker
 
 from antifreeze.engine.arena.board import Board
+from antifreeze.torch_side import workers as torch_side
 
 # An item that is larger says enough in its first bytes.
 MOST_BYTES = 1 << 16
@@ -82,46 +79,18 @@ class Notices:
 def watch_questions(notices: Notices) -> Callable[[], None]:
     """Notice when somebody first asks torch which worker this is; returns what ends the watch.
 
-    `get_worker_info` has been imported by its name, everywhere, before this process came to be: only the code inside it
-    can still be exchanged. It is put back when the question has come. If the program has put another function, or a mock,
-    in its place, the question cannot be noticed: then it counts as asked, so that no doubt is raised and no stream is
-    shared out a second time.
+    If the program has put another function, or a mock, in the place of `get_worker_info`, the question cannot be noticed:
+    then it counts as asked, so that no doubt is raised and no stream is shared out a second time.
     """
-    asked = _torchs_own(torch_worker.get_worker_info)
-    if asked is None:
+    stop = torch_side.watch_questions(notices.note_asked)
+    if stop is None:
         notices.note_asked()
         return _do_nothing
-    original = asked.__code__
-
-    def stop() -> None:
-        asked.__code__ = original
-
-    def note() -> None:
-        stop()
-        notices.note_asked()
-
-    vars(torch_worker)["_antifreeze_note_question"] = note
-    asked.__code__ = _answer_and_note.__code__
     return stop
-
-
-def _torchs_own(function: Any) -> FunctionType | None:
-    """torch's function, also from behind wrappers that name what they wrap; None if it is not there."""
-    with contextlib.suppress(Exception):  # a mock or a proxy may raise anything
-        function = inspect.unwrap(function)
-        if type(function) is FunctionType and function.__globals__ is vars(torch_worker) and not function.__closure__:
-            return function
-    return None
 
 
 def _do_nothing() -> None:
     """There is no watch to end."""
-
-
-def _answer_and_note() -> Any:
-    # Runs as torch's function, in torch's module: these are names there.
-    _antifreeze_note_question()  # type: ignore[name-defined]  # noqa: F821
-    return _worker_info  # type: ignore[name-defined]  # noqa: F821
 
 
 class Share:

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils.data._utils import HAS_NUMPY
 
 from antifreeze.engine.worker.kinds import plain_bytes
 from antifreeze.engine.worker.place import Place, load_place
 from antifreeze.engine.worker.randomness import Randomness
+from antifreeze.torch_side.workers import HAS_NUMPY
 
 if HAS_NUMPY:
     import numpy as np
@@ -54,7 +54,7 @@ class Teller:
 
     def tell(self, place: bytes) -> Parts:
         """What has changed; `place` is all but the generators."""
-        held = self._randomness.saved(is_often=True)
+        held = self._randomness.saved()
         pairs = (*self._of_torch(), *self._of_random(), *self._of_numpy())
         now = (place, *pairs, pickle.dumps(held, 5) if held else _NOTHING)
         said = self._said

@@ -9,28 +9,35 @@ from __future__ import annotations
 import contextlib
 import pickle
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import torch
 
-from antifreeze.engine.crossing.walk import ways
+from antifreeze.engine.crossing.walk import Places, ways
 from antifreeze.engine.crossing.ways import Steps, follow, replace
-from antifreeze.engine.worker.kinds import Saved, global_state, is_held, load, make, restore_global, save
+from antifreeze.engine.worker.kinds import Saved, global_state, is_held, kind_of, load, make, restore_global, save
 from antifreeze.engine.worker.notices import Holder
 from antifreeze.engine.worker.recipe import Recipe
+from antifreeze.engine.worker.vacancies import Vacancies
 from antifreeze.observe.say import say_once
+from antifreeze.torch_side.workers import HAS_NUMPY
+
+if HAS_NUMPY:
+    import numpy as np
+
+T = TypeVar("T")
 
 # Objects looked at in search of generators: enough for nested wrappers and transforms, too few to be felt at a start.
 MOST_OBJECTS = 5000
 # Of a container: a longer one is data rather than a place where generators are kept.
 MOST_ITEMS = 256
-# A search through this many objects or fewer is so short that it is made again for every snapshot.
-FEW_OBJECTS = 300
-# Other searches take no more than this part of a worker's time, but for the first ones: what is made at first use is made
-# soon.
-SHARE = 0.005
-FIRST_SEARCHES = 8
+# A look for new ones that takes longer than this is not made again, where it need not be, for so many times as long.
+QUICK_S, PAUSE = 0.001, 50
+# What changes all the time, and holds no generator.
+_DATA: tuple[type, ...] = (torch.Tensor,)
+if HAS_NUMPY:
+    _DATA += (np.ndarray, *set(np.sctypeDict.values()))
 
 
 class Randomness:
@@ -39,32 +46,29 @@ class Randomness:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._held: dict[Steps, Any] = {}
-        self._search_due = 0.0
-        self._searches = 0
-        self._is_quick = True
+        self.awaited: dict[Steps, Saved] = {}
+        """States of generators that user code has not made yet: it makes them at first use."""
+        self._restless: set[Steps] = set()
+        """Places where a batch puts another generator each time that it is made."""
+        self._vacancies = Vacancies(())
+        self._look_due = 0.0
+        self.is_sure = True
+        """Whether it was looked, when they were last asked for, if there are others."""
         self._search()
 
-    @property
-    def held(self) -> list[Any]:
-        """The generators that the dataset and the collate function hold."""
-        return list(self._held.values())
+    def find(self, *, if_quick: bool = False) -> dict[Steps, Any]:
+        """The generators that the dataset and the collate function hold now, each by the way to it.
 
-    def look_again(self) -> bool:
-        """Search once more; whether the dataset has got a generator that was not there before."""
-        before = {id(generator) for generator in self._held.values()}
-        kept = self.held  # alive, so that no other object has their identity
-        self._search()
-        del kept
-        return not {id(generator) for generator in self._held.values()} <= before
-
-    def find(self, *, is_often: bool = False) -> dict[Steps, Any]:
-        """The same, each by the way to it; those that were made since are found where that is quick, or in a while.
-
-        `is_often`: it is called for every batch, and is to be quicker than that.
+        `if_quick`: where it takes long, it is not looked each time if there are others.
         """
-        is_due = (self._is_quick and not is_often) or time.monotonic() >= self._search_due
-        if is_due or not self._are_there():
+        self.is_sure = not (if_quick and time.monotonic() < self._look_due and self._are_there())
+        if not self.is_sure:
+            return self._held
+        began_s = time.thread_time()
+        if not self._places.are_as_they_were():
             self._search()
+        took_s = time.thread_time() - began_s
+        self._look_due = time.monotonic() + PAUSE * took_s if took_s > QUICK_S else 0.0
         return self._held
 
     def _are_there(self) -> bool:
@@ -76,35 +80,123 @@ class Randomness:
 
     def held_states(self) -> list[Watched]:
         """Those that the dataset and the collate function hold, as they are now."""
-        return [Watched(generator, _holder(steps)) for steps, generator in self._held.items()]
+        return [Watched(generator, _holder(steps)) for steps, generator in self.find().items()]
 
-    def saved(self, *, is_often: bool = False) -> dict[Steps, Saved]:
-        """The state of those that the dataset holds, each by the way to it."""
-        return {steps: save(generator) for steps, generator in self.find(is_often=is_often).items()}
+    def saved(self, *, if_quick: bool = False) -> dict[Steps, Saved]:
+        """The state of those that the dataset holds, or will hold, each by the way to it."""
+        saved = {steps: save(generator) for steps, generator in self.find(if_quick=if_quick).items()}
+        return {**self.awaited, **saved} if self.awaited else saved
 
     def state(self) -> bytes:
         """The state of all of them."""
         return pickle.dumps((*global_state(), self.saved()), 5)
 
-    def restore(self, state: bytes) -> None:
-        """Make them all as they were; one that is not there yet is put in its place."""
-        *of_all, held = pickle.loads(state)
-        restore_global(*of_all)
-        self.put_back(held)
+    def restore(self, state: bytes, *, waits: bool = False) -> bool:
+        """Make them all as they were; one that is not there yet is put in its place, or waited for.
 
-    def put_back(self, held: Mapping[Steps, Saved]) -> None:
-        """Make those as these are; one that is not there yet is put in its place."""
+        One that was made since is taken away, to be made again: False if that cannot be done.
+        """
+        *of_all, held = pickle.loads(state)
+        could = self.take_away_but(held.keys())
+        restore_global(*of_all)
+        self.put_back(held, waits=waits)
+        return could
+
+    def note_vacancies(self) -> None:
+        """From now on, generators that are made can be taken away."""
+        with contextlib.suppress(Exception):  # then they stay
+            self._vacancies = Vacancies(thing for _, thing in search(self._recipe))
+
+    def take_away_but(self, kept: Collection[Steps]) -> bool:
+        """Leave no generators but these; whether that could be done."""
+        taken = [self._take_away(steps) for steps in self.find().keys() - kept]
+        return all(taken)
+
+    def _take_away(self, steps: Steps) -> bool:
+        try:
+            return self._vacancies.vacate(holder_of(self._recipe, steps), steps[-1])
+        except Exception:  # of a holder of the user's own kind, which does not let go of it
+            return False
+
+    def put_back(self, held: Mapping[Steps, Saved], *, waits: bool = False) -> None:
+        """Make those as these are; one that is not there yet is put in its place.
+
+        `waits`: it gets its state when user code has made it (`fetch`). What makes a generator at first use makes other
+        things as well (a file, a decoder), and would not do so if it found the generator there.
+        """
+        self.awaited = {}
         for steps, saved in held.items():
+            if waits and not self._is_there(steps):
+                self.awaited[steps] = saved
+                continue
             with contextlib.suppress(Exception):  # its holder is made at first use, and is not there yet
                 _put(self._recipe, steps, saved)
         self._search()
 
-    def _search(self) -> None:
-        began_s = time.thread_time()  # not by the clock: on a busy machine, all takes longer
-        count = 0
+    def _is_there(self, steps: Steps) -> bool:
+        """Whether this way leads to a generator."""
         try:
-            self._held = {}
-            for count, (way, thing) in enumerate(search(self._recipe)):  # noqa: B007
+            return kind_of(follow(holder_of(self._recipe, steps), steps[-1])) is not None
+        except Exception:  # a way that is not there, or not there yet
+            return False
+
+    def have_come(self) -> bool:
+        """Whether user code has made generators that are waited for."""
+        return any(map(self._is_there, self.awaited))
+
+    def fetch(self, fetch: Callable[[], T], begin_again: Callable[[], object]) -> T:
+        """What this function returns when generators that are waited for have their states.
+
+        Those that it makes on the way have drawn from their start; then all is set back, and it is called once more.
+        """
+        while self.awaited:
+            try:
+                before = self.state()
+            except Exception:  # of a generator of the user's own kind: there is no way back
+                break
+            try:
+                result = fetch()
+            except Exception:  # of user code, perhaps of draws that it should not have made
+                if not self.have_come():
+                    raise
+            else:
+                if not self.have_come():
+                    return result
+                del result
+            self.restore(before, waits=True)
+            begin_again()
+        return fetch()
+
+    def fetch_seeded(self, fetch: Callable[[], T], begin_again: Callable[[], object]) -> T:
+        """What this function returns when all generators have drawn from their seeds, those that it makes included.
+
+        `begin_again` seeds them, as whoever calls this has just done. A generator that was made on the way has not drawn
+        from its seed, so that all is made once more; but for one that is made anew each time, whose draws follow from what
+        the dataset does.
+        """
+        before = self._held
+        result = fetch()
+        made = self._made_since(before)
+        if not made:
+            return result
+        del result
+        first = self._held
+        begin_again()
+        result = fetch()
+        self._restless |= made & self._made_since(first)
+        return result
+
+    def _made_since(self, before: Mapping[Steps, Any]) -> set[Steps]:
+        """Where there is another generator now than there was."""
+        now = self.find()
+        if now is before:
+            return set()
+        return {steps for steps, each in now.items() if before.get(steps) is not each} - self._restless
+
+    def _search(self) -> None:
+        self._held, self._places = {}, Places(*_DATA)
+        try:
+            for way, thing in search(self._recipe, self._places):
                 if is_held(thing):
                     self._held[way.steps] = thing
         except Exception as error:  # none is known that could; and a dataset must not fail because it was looked at
@@ -113,10 +205,6 @@ class Randomness:
                 f"the dataset could not be searched for random generators ({error!r}): if it holds any, and a worker is "
                 "lost, its replacement may draw other numbers from them. Please report this."
             )
-        self._is_quick = count < FEW_OBJECTS
-        self._searches += 1
-        if self._searches > FIRST_SEARCHES:
-            self._search_due = time.monotonic() + (time.thread_time() - began_s) / SHARE
 
 
 class Watched:
@@ -145,10 +233,10 @@ def _holder(steps: Steps) -> Holder:
     return "collate_fn" if steps[0][1] == "collate_fn" else "dataset"
 
 
-def search(recipe: Recipe) -> Any:
+def search(recipe: Recipe, places: Places | None = None) -> Any:
     """The ways to all objects that a recipe holds, as far as generators may be among them."""
     roots = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn}
-    return ways(roots, closed=(torch.Tensor,), most_objects=MOST_OBJECTS, longest=MOST_ITEMS)
+    return ways(roots, closed=(torch.Tensor,), most_objects=MOST_OBJECTS, longest=MOST_ITEMS, places=places)
 
 
 def holder_of(recipe: Recipe, steps: Steps) -> Any:

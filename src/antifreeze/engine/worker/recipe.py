@@ -1,4 +1,4 @@
-"""What a worker needs to make batches: inherited by a fork, or sent across to a clean stem, as one object."""
+"""What a worker needs to make batches: inherited by a fork, or sent to a spawned worker, as one object."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from antifreeze.engine.wire.channel import Channel
+from antifreeze.engine.worker.mends import Broken
 from antifreeze.settings import Policy
 
 
@@ -57,14 +58,18 @@ class Recipe:
     """Of a data pipe, for all its workers; None: it is none."""
     is_marked: bool = False
     """Whether workers are asked where they are, so that others can begin there another time."""
+    marks_all: bool = False
+    """Whether they must say so every time: with in_order=False, nobody may be behind."""
     is_resumed: bool = False
     """Whether workers begin in the middle of a pass: a stream is not read before they have been told where."""
     identity: Identity = field(default_factory=Identity)
+    broken: tuple[Broken, ...] = ()
+    """What the fork has broken, and a worker mends."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedRecipe:
-    """A recipe that every worker opens for itself: because the user asked for that, or because of what is in it."""
+    """A recipe that every worker opens for itself, because the user asked for spawned workers."""
 
     worker_threads: int | None
     identity: Identity

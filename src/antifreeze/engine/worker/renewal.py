@@ -20,6 +20,7 @@ from typing import Any
 from antifreeze import machine
 from antifreeze.engine import staleness
 from antifreeze.engine.supervise.growth import Growth, is_short
+from antifreeze.engine.worker import kept
 from antifreeze.engine.worker.recipe import Recipe
 
 
@@ -51,7 +52,7 @@ class Renewal:
         self._recipe = recipe
         self._heritage = heritage
         self._growth: Growth | None = None
-        self._traits: dict[str, Any] = {}
+        self._traits: tuple[kept.Traits, dict[str, Any]] = [], {}
         self._enough_bytes = 0.0
         """So much must have been faulted in before anything dearer is done."""
 
@@ -91,9 +92,9 @@ class Renewal:
             os.getppid() != self._heritage.stem_pid  # it is gone, and the next would have the dataset as it is now
             or threading.active_count() > 1  # a process that ends waits for its threads and its children
             or bool(multiprocessing.active_children())
-            or staleness.difference(self._traits, self._describe()) is not None
+            or self._traits != self._describe()
         )
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self) -> tuple[kept.Traits, dict[str, Any]]:
         # What workers keep outside the dataset (a counter, a level of difficulty) would be lost with them as well.
-        return staleness.describe([self._recipe.dataset, self._recipe.collate_fn]) | staleness.describe_modules()
+        return kept.describe(self._recipe), staleness.describe_modules()

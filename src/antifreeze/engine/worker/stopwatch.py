@@ -77,8 +77,10 @@ class Stopwatch:
 
     def note_slow(self, ns: int, position: int, index: Any) -> int:
         """This sample took longer than `slow_ns`; returns what that is from now on."""
-        row = self._rows.index(min(self._rows))
-        self._rows[row] = ns
+        rows = self._rows
+        # Not rows.index(min(rows)): without workers, threads may share an iterator, and change what another looks for.
+        row = min(range(SLOWEST), key=rows.__getitem__)
+        rows[row] = ns
         self._board.write_slow(row, Slow(ns, self._ticket, position, self._describe(index)))
         if ns > self._longest_fetch_ns:
             self._longest_fetch_ns = ns

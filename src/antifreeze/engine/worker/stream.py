@@ -7,11 +7,18 @@ kept.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from torch.utils.data import Dataset
+
+from antifreeze.codes import named
+from antifreeze.engine.crossing.reading import attributes_of, is_a
+from antifreeze.engine.crossing.state import outline
+from antifreeze.engine.crossing.ways import Steps, replace
 from antifreeze.engine.flow.mishap import wait_before_next
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.showing import add_note
@@ -22,9 +29,10 @@ from antifreeze.engine.worker.lenient import IsInterruption, NothingLeft, never,
 from antifreeze.engine.worker.mishaps import describe
 from antifreeze.engine.worker.notices import Notices, Share
 from antifreeze.engine.worker.place import Place, has_state, load_place, state_of
-from antifreeze.engine.worker.randomness import Randomness
+from antifreeze.engine.worker.randomness import Randomness, holder_of, search
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stopwatch import Stopwatch
+from antifreeze.observe.say import say_once
 
 NOT_REWOUND = "random generators are where the failure left them"
 
@@ -66,6 +74,8 @@ class StreamFetcher(Batcher):
         self._skipped: Exception | None = None
         """What was raised instead of the last item, and was let pass."""
         self._source: Any = None
+        self._share: Any = None
+        self._items: Any = None
         self._has_begun = self._has_ended = False
         self.begin_again: Callable[[], None] | None = None
         """What is done if nothing at all comes of a stream that was told where to begin."""
@@ -83,6 +93,10 @@ class StreamFetcher(Batcher):
         self._source = source
         self._share = Share(self._source, self._notices, worker=self._worker, workers=self._workers)
         self._items = self._share if self._is_shared_out else self._source
+
+    def close(self) -> None:
+        """Keep no iterator of the dataset."""
+        self._source = self._share = self._items = None
 
     @property
     def keeps_state(self) -> bool:
@@ -222,12 +236,66 @@ class StreamFetcher(Batcher):
             raise failure
 
 
+class PassCounters:
+    """Numbers that a dataset raises by one with each pass (`self.epoch += 1` in `__iter__`), often to shuffle by.
+
+    A worker that takes over in a later pass has not seen those before it. Other attributes are not carried over: a
+    descriptor or a flag would say that something is open which is not. But those that have changed are named.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._first = self._plain()
+        self.passes = 0
+        """So many have begun."""
+
+    def state(self) -> tuple[int, dict[Steps, int], list[str]]:
+        """What they are before the next pass, and the paths of what else has changed since the first one."""
+        counters: dict[Steps, int] = {}
+        changed: list[str] = []
+        for way, (path, value) in (self._plain() if self.passes else {}).items():
+            _, first = self._first.get(way, (path, None))
+            if type(value) is type(first) is int and value == first + self.passes:
+                counters[way] = value
+            elif first is not None and outline(value) != outline(first):
+                changed.append(path)
+        return self.passes, counters, changed
+
+    def restore(self, state: tuple[int, dict[Steps, int], list[str]]) -> None:
+        """Make them what they were in another worker."""
+        self.passes, values, changed = state
+        for way, value in values.items():
+            with contextlib.suppress(Exception):  # of a class that lets nobody set it
+                replace(holder_of(self._recipe, way), way[-1], value)
+        if changed:
+            say_once(
+                f"{named('AF504')}: a worker takes over from another in a later pass, and begins with "
+                f"{', '.join(changed)} as before the first pass: if items depend on that, they differ from here on. "
+                "replay=False or --no-replay makes such a death an error"
+            )
+
+    def _plain(self) -> dict[Steps, tuple[str, Any]]:
+        """(path, value) of numbers, texts and containers of them that datasets hold; of containers, what they look like."""
+        found: dict[Steps, tuple[str, Any]] = {}
+        with contextlib.suppress(Exception):  # none is known; and a dataset must not fail because it was looked at
+            for way, thing in search(self._recipe):
+                if is_a(thing, Dataset):
+                    for name, value in attributes_of(thing).items():
+                        if look := outline(value):
+                            found[(*way.steps, ("attribute", name))] = (
+                                f"{way}.{name}",
+                                value if type(value) is int else look,
+                            )
+        return found
+
+
 class StreamPlace:
     """Where a worker is in its stream, and what its generators are like there."""
 
-    def __init__(self, stream: StreamFetcher, randomness: Randomness) -> None:
+    def __init__(self, stream: StreamFetcher, randomness: Randomness, counters: PassCounters) -> None:
         self._stream = stream
         self._randomness = randomness
+        self._counters = counters
 
     def state(self) -> bytes:
         """The place between two batches; only of a stream that `keeps_state` and has begun."""
@@ -237,15 +305,17 @@ class StreamPlace:
 
     def at_start(self) -> bytes:
         """The place before the stream is read from its start."""
-        return Place("start", self._randomness.state()).dump()
+        return Place("start", self._randomness.state(), passes=self._counters.state()).dump()
 
     def at_end(self) -> bytes:
         """The place when nothing more comes."""
-        return Place("end", self._randomness.state(), *self._stream.state()).dump()
+        return Place("end", self._randomness.state(), *self._stream.state(), passes=self._counters.state()).dump()
 
     def restore(self, raw: bytes) -> None:
         """Go where another worker was."""
         place = load_place(raw)
+        if place.passes is not None:
+            self._counters.restore(place.passes)
         if place.position == "end":
             self._stream.end(place.of_dataset, place.of_iterator)
         elif place.position in ("before", "here"):  # else the pass is still to begin
@@ -254,7 +324,7 @@ class StreamPlace:
             # A dataset whose `__iter__` is a generator has not run a line of it when the pass begins, and may still say
             # that it is at the end of the one before. Told that, it ends at once; then it is read from its start.
             self._stream.begin_again = functools.partial(self._begin_again, place.generators)
-        self._randomness.restore(place.generators)
+        self._randomness.restore(place.generators, waits=True)
 
     def _begin_again(self, generators: bytes) -> None:
         self._stream.begin()

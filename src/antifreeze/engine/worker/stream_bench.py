@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
 from antifreeze.engine.arena.writer import Desk
 from antifreeze.engine.crossing.raised import wrap
 from antifreeze.engine.numbers import TicketNo
@@ -19,8 +17,9 @@ from antifreeze.engine.worker.birth import seed_pipe
 from antifreeze.engine.worker.parts import Parts
 from antifreeze.engine.worker.place import rest_of
 from antifreeze.engine.worker.recipe import Recipe
-from antifreeze.engine.worker.stream import EndOfStream, StreamFetcher, StreamPlace
+from antifreeze.engine.worker.stream import EndOfStream, PassCounters, StreamFetcher, StreamPlace
 from antifreeze.observe.say import say_once
+from antifreeze.torch_side.workers import ExceptionWrapper
 
 # A stream that can say where it is may take its time over it: so many times as long, it is not asked again.
 PAUSE = 100
@@ -44,16 +43,19 @@ class StreamBench(Workbench):
             mishaps=self._mishaps,
             is_interruption=self._is_interruption,
         )
-        self._place = StreamPlace(self._stream, self.randomness)
+        self._counters = PassCounters(recipe)
+        self._place = StreamPlace(self._stream, self.randomness, self._counters)
         self._start: bytes | None = None
         """The place before the pass; only if a trainer may want to know."""
+        self._way_here: list[Callable[[], None]] = []
+        """What was done since another worker's place was taken, until the first batch."""
         if not recipe.is_resumed:
             self._begin_stream()
 
     def _begin_stream(self) -> None:
         if self._is_marked:
             self._start = self._place.at_start()
-        self._try_to_begin(self._stream.begin)
+        self._try_to_begin(self._begin_reading)
 
     def make(self, work: Work, given: Desk | None = None) -> Any:
         """The batch of what comes next."""
@@ -98,22 +100,61 @@ class StreamBench(Workbench):
         if self._is_marked:
             self._start = self._place.at_start()
         seed_pipe(self._dataset, shared_seed)
+        self._begin_reading()
+
+    def _begin_reading(self) -> None:
+        self._counters.passes += 1
         self._stream.begin()
 
     def _try_to_begin(self, begin: Callable[[], None]) -> None:
         self._birth_error = self._pass_error = None
+        if self.randomness.awaited:
+            self._way_here.append(begin)
         try:
             begin()
         except Exception:  # of the dataset, to be raised in the trainer in answer to every ticket of this pass
             self._birth_error = self._pass_error = wrap(where=self._where)
         self._plan_snapshots()
 
+    def leave(self) -> None:
+        """The stream is let go: a generator that is left in the middle runs its `finally`."""
+        if self._birth_error is self._pass_error:  # else it was not born
+            self._stream.close()
+
     def resume(self, state: bytes) -> None:
         """Take over from another worker, which was there."""
         if self._birth_error is self._pass_error:
+            self.randomness.awaited = {}
             self._try_to_begin(lambda: self._place.restore(state))
+            self._way_here = [lambda: self._place.restore(state)] if self.randomness.awaited else []
 
     def _fetch(self, work: Work) -> Any:
+        if not self.randomness.awaited:
+            return self._read(work)
+        told = len(self._mishaps)
+        while True:
+            try:
+                batch = self._read(work)
+            except Exception:  # the end of the stream, or of user code, perhaps of draws that it should not have made
+                if not self.randomness.have_come():
+                    self._wait_no_more()
+                    raise
+            else:
+                if not self.randomness.have_come():
+                    self._wait_no_more()
+                    return batch
+            # Generators that another worker had were made at first use, and have drawn from their start.
+            for step in self._way_here:
+                step()
+            del self._mishaps[told:]
+            self._turn_to(work, self._given)
+
+    def _wait_no_more(self) -> None:
+        """Put those generators in their places that have not been made: there is no way back from the next batch."""
+        self.randomness.put_back(self.randomness.awaited)
+        self._way_here.clear()
+
+    def _read(self, work: Work) -> Any:
         try:
             return self._stream.fetch(work.index)
         except EndOfStream:

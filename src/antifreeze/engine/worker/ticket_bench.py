@@ -12,18 +12,10 @@ from antifreeze.engine.arena.writer import Desk
 from antifreeze.engine.wire.messages import Work
 from antifreeze.engine.worker.bench import SNAPSHOT_S, Workbench
 from antifreeze.engine.worker.birth import seed_ticket
-from antifreeze.engine.worker.recipe import Recipe
-
-# By then a dataset that makes a generator at first use has made it.
-FIRST_TICKETS = 3
 
 
 class TicketBench(Workbench):
     """A workbench whose generators begin anew with every ticket."""
-
-    def _set_up(self, recipe: Recipe) -> None:
-        super()._set_up(recipe)
-        self._first_tickets = FIRST_TICKETS
 
     def _begin(self, work: Work, given: Desk | None) -> None:
         if time.monotonic() >= self._snapshot_due:
@@ -35,17 +27,14 @@ class TicketBench(Workbench):
         self.stopwatch.begin(work.ticket)
 
     def _fetch(self, work: Work) -> Any:
-        batch = super()._fetch(work)
-        if self._first_tickets:
-            self._first_tickets -= 1
-            if self.randomness.look_again():  # a generator was made on the way, and has not followed from the seed
-                self._mishaps.clear()
-                self._rewind()
-                batch = super()._fetch(work)
-        return batch
+        def begin_again() -> None:
+            self._mishaps.clear()
+            self._rewind()
+
+        return self.randomness.fetch_seeded(lambda: super(TicketBench, self)._fetch(work), begin_again)
 
     def _rewind(self) -> bool:
         assert self._work.seed is not None
-        seed_ticket(self._work.seed, self.randomness.held)
+        seed_ticket(self._work.seed, self.randomness.find())
         self._turn_to(self._work, self._given)
         return True

@@ -98,7 +98,9 @@ def _weigh_array(array: Any, kind: Any) -> Iterator[tuple[str, int, int, int]]:
 
 def _weigh_tensor(tensor: Any) -> Iterator[tuple[str, int, int, int]]:
     torch = sys.modules["torch"]
-    with torch._C.DisableTorchFunctionSubclass():
+    from antifreeze.torch_side.tensors import as_plain_tensors  # noqa: PLC0415 - torch is there by now
+
+    with as_plain_tensors():
         if (
             torch.Tensor.layout.__get__(tensor) is not torch.strided
             or torch.Tensor.device.__get__(tensor).type != "cpu"

@@ -63,7 +63,8 @@ def find_held(reach: Reach) -> tuple[Held, ...]:
             continue
         kind = type(thing)
         if id(kind) not in known:
-            known[id(kind)] = _Known(kind, held_by_type(kind), _sort_of(kind))
+            deadly = [each for each in held_by_type(kind) if each.kind != "connection"]
+            known[id(kind)] = _Known(kind, deadly, _sort_of(kind))
         held = _held(path, thing, known[id(kind)], reach)
         if held is None and (why := libraries.pop(package_of(thing), None)) is not None:
             what = f"part of {package_of(thing)}"

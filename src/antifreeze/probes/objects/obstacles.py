@@ -27,6 +27,7 @@ from antifreeze.engine.crossing.explain import Culprit, Search, describe
 from antifreeze.engine.crossing.main_module import describe_main, is_guard
 from antifreeze.probes.objects import source
 from antifreeze.probes.objects.places import assigned_on, place_of
+from antifreeze.torch_side.workers import is_cuda_lost_in_fork
 
 MOST_OBSTACLES = 5
 MOST_ELEMENTS = 256
@@ -70,7 +71,7 @@ def _is_array(thing: Any) -> bool:
 
 def _is_only_here(error: Exception) -> bool:
     """Whether it fails for we ask in a fork, which must not touch a GPU that the program uses."""
-    return torch.cuda._is_in_bad_fork() and "CUDA" in str(error)
+    return is_cuda_lost_in_fork() and "CUDA" in str(error)
 
 
 def _obstacle(culprit: Culprit) -> Obstacle:

@@ -19,6 +19,7 @@ from antifreeze.probes.patient.drive import Drive, Ended
 from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.patient.generators import global_states
 from antifreeze.probes.patient.notes import short
+from antifreeze.torch_side.loaders import auto_collates, index_sampler
 
 MOST_NAMED = 50
 MOST_RETRACED = 3
@@ -81,8 +82,8 @@ class Alone:
 
     def _index_batches(self) -> Iterator[list[Any]]:
         self._drive.show("next", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
-        for index in iter(self._loader._index_sampler):
-            batch = list(index) if self._loader._auto_collation else [index]
+        for index in iter(index_sampler(self._loader)):
+            batch = list(index) if auto_collates(self._loader) else [index]
             self._indices.update((short(each), each) for each in batch)
             yield batch
             self._drive.show("next", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
@@ -91,7 +92,7 @@ class Alone:
         samples = [self.fetch(index) for index in batch if short(index) not in not_yet]
         if self._has_failed or len(samples) < len(batch):
             return
-        self._collate(samples if self._loader._auto_collation else samples[0])
+        self._collate(samples if auto_collates(self._loader) else samples[0])
 
     def fetch(self, index: Any) -> Any:
         """One sample, noted; None if it fails."""
@@ -176,7 +177,7 @@ class Alone:
                     content = content_of(item)
                     found.add(-1 if content.digest is None else content.digest)
                 if batch:
-                    self._collate(batch if self._loader._auto_collation else batch[0])
+                    self._collate(batch if auto_collates(self._loader) else batch[0])
                 if len(batch) < size:
                     return found, True
         except Ended:

@@ -26,6 +26,7 @@ from antifreeze.probes.patient.journals import contents_of, read_plain, worker_n
 from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
 from antifreeze.probes.patient.subsets import originals
 from antifreeze.probes.places import Places
+from antifreeze.torch_side.frames import WORKERS_ITERATOR
 
 # What the end of an examination needs beside its trials.
 RESERVE_S = 3.0
@@ -263,9 +264,9 @@ class Conduct:
             Log(str(drive.directory / "driver.events")).write(originals=found)
 
     def _is_stream(self, loader: Any) -> bool:
-        from torch.utils.data import _DatasetKind  # noqa: PLC0415
+        from antifreeze.torch_side.loaders import is_stream  # noqa: PLC0415 - torch is there by now
 
-        return bool(loader._dataset_kind == _DatasetKind.Iterable)
+        return is_stream(loader)
 
     def _has_time(self, seconds: float) -> bool:
         return time.monotonic() + seconds + self._kept_s < self._deadline
@@ -286,7 +287,7 @@ def engine_of(loader: Any) -> str:
     """Ours, if the program has asked for it itself."""
     from torch.utils.data import dataloader  # noqa: PLC0415
 
-    kinds = type(loader), dataloader._MultiProcessingDataLoaderIter
+    kinds = type(loader), getattr(dataloader, WORKERS_ITERATOR)
     return "antifreeze" if any(kind.__module__.startswith("antifreeze.") for kind in kinds) else "torch"
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+
+try:
+    import numpy as np
+except ImportError:  # torch works without it
+    HAS_NUMPY = False
+else:
+    HAS_NUMPY = True
 
 # More of one array is not looked at: a megabyte takes a millisecond or less.
 MOST_BYTES = 1 << 20
@@ -73,9 +80,10 @@ class _Reader:
         part = tensor.detach().reshape(-1)[: max(1, MOST_BYTES // max(1, tensor.element_size()))].contiguous()
         if part.dtype in (torch.float16, torch.float32, torch.float64):
             # numpy's: torch would start threads for it, which are slow where processors are busy
-            self.is_finite &= bool(np.isfinite(part.numpy()).all())
+            self.is_finite &= bool((np.isfinite(part.numpy()) if HAS_NUMPY else torch.isfinite(part)).all())
         self._add(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        self._add(part.view(torch.uint8).numpy().data if part.numel() else b"")
+        octets = part.view(torch.uint8)
+        self._add(ctypes.string_at(octets.data_ptr(), octets.numel()))
 
     def _read_array(self, array: Any) -> None:
         array = np.asarray(array)

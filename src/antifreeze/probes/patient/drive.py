@@ -24,6 +24,7 @@ from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.patient.notes import END_SIGNAL, Log, StateFile, write_whole
 from antifreeze.probes.patient.workers import WatchedLoop
 from antifreeze.probes.places import Places
+from antifreeze.torch_side.frames import NEXT_INDEX, SHUT_DOWN
 
 # What is measured of the loader as it is written.
 WRITTEN_S = 8.0
@@ -54,11 +55,11 @@ def end_trial(signum: int, frame: Any) -> None:
 
 def hush_dead_workers() -> None:
     """Once a worker has died, torch raises wherever the trainer is whenever another one ends: not any more."""
-    from torch.utils.data._utils import signal_handling  # noqa: PLC0415 - torch's own, and not part of what it promises
+    from antifreeze.torch_side.workers import forget_death_signal  # noqa: PLC0415 - torch is there by now
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal_handling._SIGCHLD_handler_set = False  # the next loader puts it in again
+        forget_death_signal()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +152,11 @@ class Drive:
         except Ended:  # it was late, and ends the shutdown
             self.trip.is_ended = True
         finally:
+            from antifreeze.torch_side.loaders import forget_iterator  # noqa: PLC0415 - torch is there by now
+
             watched.take_out()
             with contextlib.suppress(Exception):
-                loader._iterator = None
+                forget_iterator(loader)
             self.finish()
         return self.trip
 
@@ -210,7 +213,7 @@ class Drive:
         self.trip.error = error
         fact = raised_fact(error, stage="receive", places=self.places)
         functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
-        if "_next_index" in functions:
+        if NEXT_INDEX in functions:
             stage = "sampler"
         elif not has_started:
             stage = "start"
@@ -235,7 +238,7 @@ class Drive:
 
     def _shut_down(self, iterator: Any) -> None:
         self.log.write(trainer_bytes=private_bytes())
-        shut_down = getattr(iterator, "_shutdown_workers", None)
+        shut_down = getattr(iterator, SHUT_DOWN, None)
         if shut_down is None:
             return
         self.show("shutdown")

@@ -17,7 +17,7 @@ from antifreeze.engine.worker.kinds import is_held, save
 
 def global_states() -> dict[str, str]:
     """Of the generators that belong to the process, by their module."""
-    states: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state().numpy().tobytes()}
+    states: dict[str, Any] = {"random": random.getstate(), "torch": bytes(torch.get_rng_state().tolist())}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, keys, *rest = numpy.random.get_state()

@@ -25,7 +25,7 @@ from antifreeze.probes.places import Places
 
 
 class WatchedLoop:
-    """In the place of `torch.utils.data._utils.worker._worker_loop`."""
+    """In the place of the loop that runs in torch's workers."""
 
     def __init__(self, directory: str, places: Places) -> None:
         self.directory = directory
@@ -33,27 +33,28 @@ class WatchedLoop:
         self.original: Callable[..., None] | None = None
 
     def put_in(self) -> None:
-        from torch.utils.data._utils import worker  # noqa: PLC0415 - with the others that are changed here
+        from antifreeze.torch_side.workers import set_worker_loop, worker_loop  # noqa: PLC0415 - torch is there by now
 
-        self.original, worker._worker_loop = worker._worker_loop, self  # type: ignore[assignment]
+        self.original = worker_loop()
+        set_worker_loop(self)
 
     def take_out(self) -> None:
-        from torch.utils.data._utils import worker  # noqa: PLC0415
+        from antifreeze.torch_side.workers import set_worker_loop  # noqa: PLC0415
 
         assert self.original is not None
-        worker._worker_loop = self.original  # type: ignore[assignment,unused-ignore]
+        set_worker_loop(self.original)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WatchedLoop, (self.directory, self.places)
 
     def __call__(self, *arguments: Any) -> None:
-        from torch.utils.data._utils import worker  # noqa: PLC0415
+        from antifreeze.torch_side.workers import dataset_given, worker_loop  # noqa: PLC0415
 
-        loop = self.original or worker._worker_loop
+        loop = self.original or worker_loop()
         bound = inspect.signature(loop).bind(*arguments)
         given = bound.arguments
         journal = Journal(self.directory, given["worker_id"], self.places)
-        given["init_fn"] = _Init(journal, given["init_fn"], given["dataset"])
+        given["init_fn"] = _Init(journal, given["init_fn"], dataset_given(given))
         _watch_fetchers(journal)
         _watch_feeder(journal)
         _watch_exit(journal)
@@ -83,17 +84,13 @@ class _Init:
 
 
 def _watch_fetchers(journal: Journal) -> None:
-    from torch.utils.data import _DatasetKind  # noqa: PLC0415
+    from antifreeze.torch_side.loaders import watch_fetchers  # noqa: PLC0415
 
-    create: Callable[..., Any] = _DatasetKind.create_fetcher
+    def watched(is_stream: bool, dataset: Any, collate_fn: Any) -> tuple[Any, Any]:
+        parts = _Stream(dataset, journal) if is_stream else _Map(dataset, journal)
+        return parts, _Collate(collate_fn, None if is_stream else dataset, journal)
 
-    def create_watched(kind: Any, dataset: Any, auto_collation: bool, collate_fn: Any, drop_last: bool) -> Any:
-        is_stream = kind == _DatasetKind.Iterable
-        watched = _Stream(dataset, journal) if is_stream else _Map(dataset, journal)
-        collate = _Collate(collate_fn, None if is_stream else dataset, journal)
-        return create(kind, watched, auto_collation, collate, drop_last)
-
-    _DatasetKind.create_fetcher = staticmethod(create_watched)  # type: ignore[method-assign]
+    watch_fetchers(watched)
 
 
 class _Map:
@@ -235,9 +232,10 @@ class _Collate:
 
 def _watch_worker_info(journal: Journal) -> None:
     """Whether the dataset asks which worker it is in: torch keeps the answer in one object, whose fields are read then."""
-    from torch.utils.data._utils import worker  # noqa: PLC0415
+    from antifreeze.torch_side.workers import worker_info  # noqa: PLC0415
 
-    kind: Any = type(worker._worker_info)
+    info = worker_info()
+    kind: Any = type(info)
 
     class Watched(kind):  # type: ignore[misc]
         __slots__ = ()
@@ -248,7 +246,7 @@ def _watch_worker_info(journal: Journal) -> None:
             return super().__getattribute__(name)
 
     with contextlib.suppress(TypeError):  # torch's class may be of another make one day
-        object.__setattr__(worker._worker_info, "__class__", Watched)
+        object.__setattr__(info, "__class__", Watched)
 
 
 def _watch_feeder(journal: Journal) -> None:

@@ -11,19 +11,16 @@ from pathlib import PurePath
 
 from antifreeze.engine.supervise.stacks import Frame
 from antifreeze.probes.processes.spy import Call
+from antifreeze.torch_side.frames import CLOSING, FETCH_FILE, STARTING, WORKER_FILE
 
 ReadLine = Callable[[str, int], str]
 """File and number → the text of that line."""
 
-_TORCH_WORKER = "torch/utils/data/_utils/worker.py"
-_TORCH_FETCH = "torch/utils/data/_utils/fetch.py"
 _TORCH_LOADER = "torch/utils/data/dataloader.py"
 _OUR_WORKER = "antifreeze/engine/worker/main.py"
 _OUR_FETCH = "antifreeze/engine/worker/fetch.py"
 _OUR_STEM = "antifreeze/engine/backends/stem.py"
 _OUR_LOADER = ("antifreeze/iterator.py", "antifreeze/engine/epoch.py")
-_CLOSING = ("_shutdown_workers", "__del__", "_clean_up_worker", "_clean_up_persistent_workers_atexit")
-_STARTING = ("__init__", "__iter__", "_get_iterator")
 _WORKERS_NAME = "pt_data_worker"
 # What a worker's own line says it is at; the first that fits.
 _STAGES = {"index_queue.get": "idle", "is_alive(": "idle", "data_queue.": "send", "init_fn(": "init"}
@@ -36,7 +33,7 @@ _LONGEST_NAME = 60
 
 def role_by_stack(calls: Sequence[Call]) -> str | None:
     """`worker`, `our-worker` or `stem`; None: it is none of these."""
-    for file, role in ((_TORCH_WORKER, "worker"), (_OUR_WORKER, "our-worker"), (_OUR_STEM, "stem")):
+    for file, role in ((WORKER_FILE, "worker"), (_OUR_WORKER, "our-worker"), (_OUR_STEM, "stem")):
         if _in(file, calls):
             return role
     return None
@@ -55,7 +52,7 @@ def role_by_name(name: str, command: Iterable[str], *, maps_our_memory: bool) ->
 def own_part(calls: Sequence[Call]) -> tuple[Call, ...]:
     """What the process itself called: the rest of a forked worker's stack is the trainer's, from before it was there."""
     for at, call in enumerate(calls):
-        if call.frame.file.endswith((_TORCH_WORKER, _OUR_WORKER, _OUR_STEM)):
+        if call.frame.file.endswith((WORKER_FILE, _OUR_WORKER, _OUR_STEM)):
             borders = [n for n, each in enumerate(calls) if each.frame.file == call.frame.file and n >= at]
             return tuple(calls[: borders[-1] + 1])
     return tuple(calls)
@@ -63,7 +60,7 @@ def own_part(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 def worker_number(calls: Sequence[Call]) -> int | None:
     """The number that the loader gave it."""
-    for file, name in ((_TORCH_WORKER, "worker_id"), (_OUR_WORKER, "worker")):
+    for file, name in ((WORKER_FILE, "worker_id"), (_OUR_WORKER, "worker")):
         for call in _in(file, calls):
             if call.values.get(name, "").isdigit():
                 return int(call.values[name])
@@ -79,11 +76,11 @@ def rank_in(calls: Sequence[Call]) -> int | None:
 
 def stage_of_worker(calls: Sequence[Call], read_line: ReadLine) -> str | None:
     """As `Stuck.stage`."""
-    fetching = _in(_TORCH_FETCH, calls) or _in(_OUR_FETCH, calls)
+    fetching = _in(FETCH_FILE, calls) or _in(_OUR_FETCH, calls)
     if fetching:
         lines = (read_line(call.frame.file, call.frame.line) for call in fetching)
         return "collate" if any("collate" in line for line in lines) else "fetch"
-    for call in _in(_TORCH_WORKER, calls):
+    for call in _in(WORKER_FILE, calls):
         line = read_line(call.frame.file, call.frame.line)
         if not line:  # a file that is not there for us, as in a container
             return next((_IN_QUEUE.get(each.frame.function) for each in _in(_QUEUES, calls)), None)
@@ -95,19 +92,19 @@ def stage_of_worker(calls: Sequence[Call], read_line: ReadLine) -> str | None:
 
 def stage_of_trainer(calls: Sequence[Call]) -> str:
     """As `ProcessPicture.stage`."""
-    if _in(_TORCH_FETCH, calls):
+    if _in(FETCH_FILE, calls):
         return "fetch"
     functions = {call.frame.function for call in _in(_TORCH_LOADER, calls)}
-    if not functions.isdisjoint(_CLOSING):
+    if not functions.isdisjoint(CLOSING):
         return "close"
-    if functions - set(_STARTING) or any(_in(file, calls) for file in _OUR_LOADER):
+    if functions - set(STARTING) or any(_in(file, calls) for file in _OUR_LOADER):
         return "next"
     return "start" if functions else "step"
 
 
 def sample_at(calls: Sequence[Call]) -> str | None:
     """The index that is being fetched."""
-    for file, one, all_of_them in ((_TORCH_FETCH, "idx", "possibly_batched_index"), (_OUR_FETCH, "i", "index")):
+    for file, one, all_of_them in ((FETCH_FILE, "idx", "possibly_batched_index"), (_OUR_FETCH, "i", "index")):
         for call in _in(file, calls):
             values = call.values
             if one in values:
@@ -119,7 +116,7 @@ def sample_at(calls: Sequence[Call]) -> str | None:
 
 def batch_at(calls: Sequence[Call]) -> tuple[str, ...]:
     """The indices of the batch that is being made, the first few."""
-    for file, name in ((_TORCH_FETCH, "possibly_batched_index"), (_OUR_FETCH, "index")):
+    for file, name in ((FETCH_FILE, "possibly_batched_index"), (_OUR_FETCH, "index")):
         for call in _in(file, calls):
             text = call.values.get(name, "")
             if text.startswith("["):

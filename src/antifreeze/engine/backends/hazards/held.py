@@ -1,4 +1,4 @@
-"""Objects that are of no use, or of harm, in a forked process: each with what it is, and what a fork does to it.
+"""Objects that are of no use, or of harm, in a forked process: what each is, what a fork does to it, and what mends that.
 
 They are known by their types, of modules that are loaded anyway, and looked at without running code of the user's.
 """
@@ -11,31 +11,40 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from antifreeze.engine.crossing.reading import attributes_of, is_subclass
+from antifreeze.engine.worker import mends
+from antifreeze.torch_side.frames import BASE_ITERATOR
 
-_LOST_THREADS = "its threads are not in a forked worker, which would wait for them for ever"
+_LOST_THREADS = "its threads are not in a forked worker, which would wait for them forever"
 
 
 class Held(NamedTuple):
     """What is to be said about a kind of objects."""
 
     kind: str
-    """One of those that the doctor tells apart (`doctor/facts.py`)."""
+    """One of those that the doctor tells apart (`doctor/facts.py`); of a connection, it tells the socket."""
     what: str
     why: str
     is_live: Callable[[Any], bool]
     """Whether a fork would do this to this one, now."""
-    is_certain: bool = False
-    """Whether a forked worker that uses it waits for ever."""
+    mend: mends.Mend | None = None
+    """What makes it usable again in a forked worker; None: nothing does."""
+    freezes: bool = False
+    """Whether a forked worker that uses it waits forever."""
 
 
 def held_by_type(kind: type) -> list[Held]:
-    """What a fork may do to objects of this class."""
+    """What a fork may do to objects of this class; the first that holds says it all."""
     return [held for name, held in _HELD.items() if (known := loaded(name)) is not None and is_subclass(kind, known)]
 
 
 def closed_types() -> list[type]:
     """Types whose objects hold such things as a matter of course: they see to forks themselves, or are judged whole."""
     return [kind for kind in map(loaded, _CLOSED) if kind is not None]
+
+
+def mended_types() -> list[type]:
+    """The types whose objects workers mend: what is in them is of no interest."""
+    return [kind for name, held in _HELD.items() if held.mend and (kind := loaded(name)) is not None]
 
 
 def held_types() -> list[type]:
@@ -51,6 +60,11 @@ def loaded(name: str) -> Any:
 
 def _always(_: Any) -> bool:
     return True
+
+
+def _is_connected(connection: Any) -> bool:
+    sock = attributes_of(connection).get("sock")
+    return isinstance(sock, loaded("_socket:socket")) and _is_open(sock)
 
 
 def _is_open(sock: Any) -> bool:
@@ -89,7 +103,9 @@ def _is_on_gpu(tensor: Any) -> bool:
     torch = sys.modules["torch"]
     if not torch.cuda.is_initialized():
         return False
-    with torch._C.DisableTorchFunctionSubclass():
+    from antifreeze.torch_side.tensors import as_plain_tensors  # noqa: PLC0415 - torch is there by now
+
+    with as_plain_tensors():
         return bool(torch.Tensor.is_cuda.__get__(tensor))
 
 
@@ -106,36 +122,60 @@ def _is_anothers(lock: Any) -> bool:
 _CLOSED = (
     "threading:Thread",
     "multiprocessing.queues:Queue",
-    "torch.utils.data.dataloader:_BaseDataLoaderIter",
+    BASE_ITERATOR,
 )
 _HELD = {
+    "http.client:HTTPConnection": Held(
+        "connection",
+        "a connection",
+        "forked workers would read each other's answers",
+        _is_connected,
+        mend=mends.disconnect,
+    ),
     "_socket:socket": Held(
         "socket", "an open socket", "forked workers would all speak and listen through it at once", _is_open
     ),
     "lmdb:Environment": Held(
-        "lmdb", "an LMDB environment", "its table of readers belongs to the process that opened it", _has_lock_table
+        "lmdb",
+        "an LMDB environment",
+        "its table of readers belongs to the process that opened it",
+        _has_lock_table,
+        mend=mends.reopen_lmdb,
     ),
     "asyncio:BaseEventLoop": Held(
         "loop",
         "an event loop",
         "forked workers would take each other's events, and its thread is not in them",
         _is_not_closed,
+        freezes=True,
     ),
     "concurrent.futures.thread:ThreadPoolExecutor": Held(
-        "executor", "a thread pool in use", _LOST_THREADS, _has_threads, is_certain=True
+        "executor", "a thread pool in use", _LOST_THREADS, _has_threads, mend=mends.reset_threads
     ),
     "concurrent.futures.process:ProcessPoolExecutor": Held(
-        "executor", "a process pool in use", _LOST_THREADS, _has_processes, is_certain=True
+        "executor", "a process pool in use", _LOST_THREADS, _has_processes, mend=mends.reset_processes
     ),
-    "multiprocessing.pool:Pool": Held("executor", "a running pool", _LOST_THREADS, _is_running, is_certain=True),
-    "threading:Thread": Held("thread", "a running thread", "it is not in a forked worker", _runs_beside),
+    "multiprocessing.pool:Pool": Held(
+        "executor", "a running pool", _LOST_THREADS, _is_running, mend=mends.restart_when_used
+    ),
+    "threading:Thread": Held("thread", "a running thread", "it is not in a forked worker", _runs_beside, freezes=True),
     "_thread:LockType": Held(
-        "lock", "a lock that is held now", "in a forked worker nobody would release it", _is_locked
+        "lock",
+        "a lock that is held now",
+        "nobody would release it in a forked worker",
+        _is_locked,
+        mend=mends.unlock,
+        freezes=True,
     ),
     "_thread:RLock": Held(
-        "lock", "a lock that is held now", "in a forked worker nobody would release it", _is_anothers
+        "lock",
+        "a lock that is held now",
+        "nobody would release it in a forked worker",
+        _is_anothers,
+        mend=mends.unlock,
+        freezes=True,
     ),
     "torch:Tensor": Held("cuda", "on a GPU", "CUDA refuses to work in a forked process", _is_on_gpu),
     # By its documentation; this one we have not seen.
-    "grpc:Channel": Held("native", "a gRPC channel", _LOST_THREADS, _always),
+    "grpc:Channel": Held("native", "a gRPC channel", _LOST_THREADS, _always, freezes=True),
 }

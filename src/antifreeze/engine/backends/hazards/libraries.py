@@ -1,4 +1,4 @@
-"""Libraries whose thread pools are lost in a fork: a forked worker that calls them waits for ever.
+"""Libraries whose thread pools are lost in a fork: a forked worker that calls them waits forever.
 
 Each test is about this process, now, and costs next to nothing where the library is not loaded.
 """
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from antifreeze import machine
+from antifreeze.engine.worker import mends
 
 _NO = ("", "0", "f", "false", "n", "no", "off")
 
@@ -22,6 +23,8 @@ class Library(NamedTuple):
     package: str
     why: str
     """What a fork does."""
+    mend: mends.Mend | None = None
+    """What makes it usable again in a forked worker; None: nothing does."""
 
 
 def deadly_libraries() -> list[Library]:
@@ -42,7 +45,11 @@ def _tokenizers_are_forced() -> bool:
 _LIBRARIES: Iterable[tuple[Library, Callable[[], bool]]] = (
     (Library("polars", "its thread pool has been started, and does not survive a fork"), _polars_has_started),
     (
-        Library("tokenizers", "TOKENIZERS_PARALLELISM makes it use threads that do not survive a fork"),
+        Library(
+            "tokenizers",
+            "TOKENIZERS_PARALLELISM makes it use threads that do not survive a fork",
+            mends.do_without_threads,
+        ),
         _tokenizers_are_forced,
     ),
 )

@@ -1,6 +1,6 @@
 """What lives by a thread of this process: a queue that a thread of the user's serves, an event loop that runs in one.
 
-Neither a fork nor a copy brings the thread along, so that a worker which asks would wait for ever. Said only on evidence:
+Neither a fork nor a copy brings the thread along, so that a worker which asks would wait forever. Said only on evidence:
 the loop says which thread runs it, and the thread was started with the queue, or with an object that holds it. A class
 that says itself how it is pickled may start another thread where it arrives: it is given the chance.
 """
@@ -24,7 +24,7 @@ from antifreeze.resources import PerWorker
 _QUEUES = (queue.Queue, queue.SimpleQueue)
 # From what a thread was started with to its queue: an object, a list in it, the queue.
 DEEPEST = 3
-_WHY = "that thread is in no worker, which would wait for it for ever"
+_WHY = "that thread is in no worker, which would wait for it forever"
 
 
 def find_lost_thread(roots: Mapping[str, Any]) -> Hazard | None:
@@ -40,12 +40,12 @@ def find_lost_thread(roots: Mapping[str, Any]) -> Hazard | None:
         if (thread := served.get(id(thing))) is not None:
             stays = not any(map(_is_pickled_its_own_way, _given_to(thread)))
             what = f"a queue that the thread {thread.name!r} serves"
-            return Hazard(path, what, _WHY, is_certain=True, stays_here=stays)
+            return Hazard(path, what, _WHY, stays_here=stays)
         if (loop := loaded("asyncio:BaseEventLoop")) is not None and is_a(thing, loop):
             runs_in = names.get(attributes_of(thing).get("_thread_id"))
             if runs_in is not None:
                 what = f"an event loop that runs in the thread {runs_in!r}"
-                return Hazard(path, what, _WHY, is_certain=True, stays_here=True)
+                return Hazard(path, what, _WHY, stays_here=True)
     return None
 
 

@@ -42,18 +42,14 @@ class Kind:
     """How handles of one type are opened again."""
 
     plan: Callable[[Any, Luggage], Any]
-    survives_fork: bool = True
-    """Whether a copy that was opened in a stem is good in the workers that are forked from it."""
     close: Callable[[Any], object] | None = None
-    """Called with the copy when its worker leaves; only of those that do not survive a fork."""
+    """Called with the copy when its worker leaves."""
 
     def reduce(self, handle: Any, luggage: Luggage) -> Any:
         """The plan for this handle, noted in the luggage."""
         reduced = self.plan(handle, luggage)
         if reduced is NotImplemented:
             return NotImplemented
-        if not self.survives_fork:
-            luggage.is_for_each_worker = True
         if self.close is not None:
             return open_until_exit, (reduced[0], reduced[1], self.close), *reduced[2:]
         return reduced
@@ -71,8 +67,6 @@ class Luggage:
     """Numbers of descriptors that belong to tensors."""
     kept: list[Any] = field(default_factory=list)
     """Tensors that must live until it has arrived."""
-    is_for_each_worker: bool = False
-    """Whether something in it does not survive a fork, so that each worker has to open the whole for itself."""
     memo: dict[Any, Any] = field(default_factory=dict)
     """What plans keep for each other; it lives as long as the pickle is being made."""
 

@@ -70,8 +70,6 @@ def _preparation(handle: Any) -> dict[str, Any]:
 
 KINDS: dict[type, Kind] = {
     ThreadPoolExecutor: Kind(plan_threads),
-    ProcessPoolExecutor: Kind(
-        plan_processes, survives_fork=False, close=shut_down
-    ),  # its queues are there from the start
-    ThreadPool: Kind(plan_thread_pool, survives_fork=False, close=ThreadPool.terminate),
+    ProcessPoolExecutor: Kind(plan_processes, close=shut_down),  # its queues are there from the start
+    ThreadPool: Kind(plan_thread_pool, close=ThreadPool.terminate),
 }

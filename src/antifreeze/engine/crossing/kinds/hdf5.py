@@ -104,8 +104,8 @@ def _options(handle: Any) -> dict[str, Any]:
 
 
 KINDS: dict[type, Kind] = {
-    h5py.File: Kind(plan_file, survives_fork=False, close=close),
-    h5py.Group: Kind(plan_member, survives_fork=False),
-    h5py.Dataset: Kind(plan_member, survives_fork=False),
-    h5py.Datatype: Kind(plan_member, survives_fork=False),
+    h5py.File: Kind(plan_file, close=close),
+    h5py.Group: Kind(plan_member),
+    h5py.Dataset: Kind(plan_member),
+    h5py.Datatype: Kind(plan_member),
 }

@@ -23,10 +23,19 @@ def plan(handle: Any, luggage: Luggage) -> Reduced:
     return open_again, (str(Path(path).absolute()), named_file(str(file)), options)
 
 
-def open_again(path: str, file: NamedFile, options: dict[str, Any]) -> Any:
+def open_again(path: str, file: NamedFile, options: dict[str, Any], *, readonly: bool = True) -> Any:
     """The other side of `plan`."""
     file.check()
-    return lmdb.open(path, readonly=True, create=False, **options)
+    return lmdb.open(path, readonly=readonly, create=False, **options)
+
+
+def reopen(environment: Any) -> Any:
+    """In a forked process: the same for this one, which may write if its original may."""
+    flags = environment.flags()
+    _, (path, file, options) = plan(environment, Luggage(0))
+    options.update((name, flags[name]) for name in ("sync", "metasync", "map_async", "writemap"))
+    environment.close()  # LMDB refuses to open one twice in a process
+    return open_again(path, file, options, readonly=flags["readonly"])
 
 
 def close(handle: Any) -> None:
@@ -34,4 +43,4 @@ def close(handle: Any) -> None:
     handle.close()
 
 
-KINDS: dict[type, Kind] = {lmdb.Environment: Kind(plan, survives_fork=False, close=close)}
+KINDS: dict[type, Kind] = {lmdb.Environment: Kind(plan, close=close)}

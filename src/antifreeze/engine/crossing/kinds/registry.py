@@ -42,7 +42,6 @@ def register_kind(
     handle_type: type[Handle],
     plan: Callable[[Handle], tuple[Callable[..., Handle], tuple[Any, ...]]],
     *,
-    survives_fork: bool = False,
     close: Callable[[Handle], object] | None = None,
 ) -> None:
     """Say how handles of a type are opened again in a worker that did not inherit them.
@@ -50,17 +49,10 @@ def register_kind(
     `plan(handle)` is called in the trainer and returns a function and its arguments; the function is called with them in
     the worker, and what it returns takes the place of the handle. It must not change what the handle stands for.
 
-    A handle is opened in every worker; if it `survives_fork`, once in the process that workers are forked from. `close` is
-    called with the copy when its worker leaves.
+    A handle is opened in every worker. `close` is called with the copy when its worker leaves.
     """
     if not isinstance(handle_type, type):
         raise ConfigError(f"register_kind: {handle_type!r} is not a class")
-    if survives_fork and close is not None:
-        raise ConfigError(
-            f"register_kind: {handle_type.__qualname__} cannot be closed in a worker and survive a fork",
-            why="what is opened once for all workers is not one worker's to close",
-            try_="survives_fork=False",
-        )
 
     def checked(handle: Handle, luggage: Luggage) -> Any:
         reduced: Any = plan(handle)
@@ -73,7 +65,7 @@ def register_kind(
             )
         return reduced
 
-    _users[handle_type] = Kind(checked, survives_fork=survives_fork, close=close)
+    _users[handle_type] = Kind(checked, close=close)
 
 
 def unregister_kind(handle_type: type) -> None:

@@ -121,4 +121,4 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-KINDS: dict[type, Kind] = {sqlite3.Connection: Kind(plan, survives_fork=False, close=sqlite3.Connection.close)}
+KINDS: dict[type, Kind] = {sqlite3.Connection: Kind(plan, close=sqlite3.Connection.close)}

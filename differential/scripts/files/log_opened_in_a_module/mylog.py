@@ -1,0 +1,6 @@
+LOG = open("log.txt", "w")
+
+
+def note(text):
+    LOG.write(text + "\n")
+    LOG.flush()
