@@ -116,6 +116,14 @@ def test_a_debugger_is_never_accused() -> None:
     assert Dog().seconds_until(State.STALLED, seen(is_traced=True)) is None
 
 
+def test_the_second_in_which_a_debugger_lets_go_does_not_count() -> None:
+    dog = Dog(stall_after_s=0.5)
+    for _ in range(5):
+        assert dog.pass_second(seen(is_traced=True)) is State.FINE
+    assert dog.pass_second(seen(waits_in="socket")) is State.FINE
+    assert dog.pass_second(seen(waits_in="socket")) is not State.FINE
+
+
 def test_a_stopped_worker_is_a_stall_after_a_few_seconds_whatever_samples_take() -> None:
     dog = Dog()
     dog.slowest_s, dog.samples_done = 1000.0, 0

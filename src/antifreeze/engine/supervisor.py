@@ -120,6 +120,9 @@ class Supervisor:
         hedged = {worker: self.hedging.start(worker) for worker in stuck if self.hedging.can_help(worker)}
         texts = self._witness.texts_of(unreported)
         for worker in unreported:
+            has_moved = worker.board.read_pulse() != pulses[worker.seat]
+            if has_moved and worker not in hedged and worker not in idle:
+                continue  # it has got on while it was asked for its stack, which shows something else now
             did = hedged.get(worker, "nothing yet: it may still come back")
             if worker in idle and self.hedging.is_wanted:
                 did = "another worker takes its place; others have done its work"

@@ -132,7 +132,9 @@ class Watchdog:
         watch = self._watches[seat]
         before, watch.last = watch.last, seen or watch.last
         watch.is_at_work = seen is not None and before is not None and is_working(before, seen, passed_s)
-        if seen is not None and seen.is_traced:  # somebody is debugging it
+        was_traced = before is not None and before.is_traced
+        # Somebody is debugging it, or has been until just now: how much of this slice was theirs is not known.
+        if was_traced or (seen is not None and seen.is_traced):
             watch.silent_s = watch.blocked_s = watch.counted_s = self._standstill_s = 0.0
         elif watch.is_at_work or (seen is not None and before is None):
             watch.blocked_s = watch.counted_s = 0.0
