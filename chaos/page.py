@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from chaos.faults import KINDS, Point
 from chaos.judge import Outcome
 from chaos.report import ROOT, Report, read
+from chaos.trial import MOST_FAULTS
 
 PAGE = ROOT / "docs" / "reliability.md"
 FIGURES = ROOT / "docs" / "reliability.json"
@@ -41,8 +42,8 @@ later. *Out of memory*: the worker allocates until the kernel ends it, in a cont
 processes are control groups, too; where they cannot be made, these trials are played without them.
 """
 
-BOTTOM = """
-- A *trial* is one or two epochs under up to six faults. *Lost* and *repeated* are batches; *wrong* ones differ from
+BOTTOM = f"""
+- A *trial* is one or two epochs under up to {MOST_FAULTS} faults. *Lost* and *repeated* are batches; *wrong* ones differ from
   torch's or come out of order; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are processes,
   threads, descriptors, shared memory and temporary files that were there when all was over.
 - Kinds are drawn uniformly, then one of the points that the kind can strike at. *Starting* is `worker_init_fn`; *writing*

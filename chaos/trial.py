@@ -11,7 +11,7 @@ from chaos.faults import FETCHING, KINDS, Family, Fault, Kind, Point
 SHAPES = ("dict", "tuple", "large", "ragged", "outliers", "tagged")
 CONSUMERS = ("keeps", "views", "shares", "pickles", "threads", "signals")
 LIMITS = ("descriptors", "processes", "memory")
-MOST_FAULTS = 6
+MOST_FAULTS = 16
 # Of a ticket that takes a few milliseconds, so that every part of it has its share.
 LONGEST_DELAY_S = 0.012
 LONGEST_PAUSE_S = 0.01
@@ -85,7 +85,7 @@ def draw(seed: int, number: int, *, kinds: Sequence[Kind] = KINDS) -> Trial:
     """The trial with this number."""
     dice = random.Random(f"{seed} {number}")
     workers, prefetch = dice.randint(1, 4), dice.randint(1, 3)
-    batches, epochs = dice.randint(30, 50), dice.randint(1, 2)
+    batches, epochs = dice.randint(80, 120), dice.randint(1, 2)
     batch_size = dice.randint(1, 5)
     deadly = [kind for kind in kinds if kind.family in (Family.DEATH, Family.STRIKE)]
     is_stream = bool(deadly) and dice.random() < SHARE_OF_STREAMS
