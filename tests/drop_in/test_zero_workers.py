@@ -398,7 +398,8 @@ def test_statistics_name_the_slowest_sample_without_a_worker() -> None:
     list(loader)
     statistics = loader.statistics()
     assert statistics.batches == 4 and statistics.collate_s > 0
-    assert statistics.slowest[0].sample == str(BAD) and statistics.slowest[0].worker is None
+    slow = {each.sample: each for each in statistics.slowest}  # on a busy machine, any sample may be slower still
+    assert slow[str(BAD)].seconds >= 0.02 and slow[str(BAD)].worker is None
     assert "worker" not in str(statistics).splitlines()[-1]
 
 
