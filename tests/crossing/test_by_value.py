@@ -144,3 +144,48 @@ def test_weak_collections_keep_their_entries() -> None:
 def test_plain_pickle_is_not_changed() -> None:
     with pytest.raises(TypeError, match="weakref"):
         pickle.dumps(weakref.ref(Weak))
+
+
+GIVEN = """
+class Base: pass
+class Token:
+    def __reduce__(self): return self.name
+for name in ("Cat", "Dog"):
+    globals()[name] = type(name, (Base,), {"__module__": __name__, "speak": lambda self: name})
+exec("def plus(x): return x + 1")
+def define():
+    global Bird
+    class Bird(Base):
+        wings = 2
+define()
+globals()["PAD"] = Token()
+PAD.name = "PAD"
+"""
+
+
+@pytest.mark.parametrize("is_given_there", [True, False])
+def test_what_was_given_its_name_at_run_time_is_that_of_the_other_side_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, is_given_there: bool
+) -> None:
+    here, there = (types.ModuleType("__main__") for _ in range(2))
+    exec(GIVEN, vars(here))
+    exec(GIVEN, vars(there))
+    if not is_given_there:
+        for name in ("Cat", "Dog", "Bird", "plus", "PAD"):
+            delattr(there, name)
+    monkeypatch.setitem(sys.modules, "__main__", here)
+    here.Bird.wings = 3
+    sent = here.Cat, here.Dog, here.Bird, here.plus, here.PAD
+    crossing = send([sent, here.Cat()], main_names=frozenset({"Base", "Token", "define", "name"}))
+    assert set(sent) <= set(crossing.by_value)
+    monkeypatch.setitem(sys.modules, "__main__", there)
+    (arrived, animal), listed = Parcel(crossing.detach()).open()
+    assert set(arrived) <= set(listed)  # so that they go back as the trainer's own
+    assert type(animal) is arrived[0]
+    cat, _, bird, plus, pad = arrived
+    assert plus(1) == 2 and pad.name == "PAD"
+    if is_given_there:
+        assert arrived == (there.Cat, there.Dog, there.Bird, there.plus, there.PAD)
+        assert bird.wings == 2
+    else:
+        assert bird.wings == 3 and cat.__name__ == "Cat"

@@ -3,6 +3,10 @@
 An object whose reduction is a name (a singleton, a function with a cache, a NewType) is looked up in its module there; in
 a main module that the other side does not import there is nothing to be found. It travels by value then, and once: what
 refers to it refers to the same object on the other side.
+
+Which names there are where the main module is imported is read from its source, which does not tell of `exec`, of
+`globals()[name] = …`, or of a `global` in a function. So what has a name here is made there only if the import has given
+nothing that name.
 """
 
 from __future__ import annotations
@@ -64,6 +68,33 @@ def module_of_misnamed(thing: Any, reduced: tuple[Any, ...]) -> types.ModuleType
         if isinstance(module, types.ModuleType) and vars(module).get(thing.__name__) is thing:
             return module
     return None
+
+
+def made_if_missing(thing: Any, name: str, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A reduction of something in the main module; where its name leads to something on the other side, it is that."""
+    if getattr(thing, "__module__", None) not in MAIN or find_by_name("__main__", name) is not thing:
+        return reduced
+    make, arguments, state, _, _, set_state = (*reduced, None, None, None, None)[:6]
+    return _find_or_make, (name, make, *arguments), state, None, None, functools.partial(_complete, name, set_state)
+
+
+def _find_or_make(name: str, make: Callable[..., Any], *arguments: Any) -> Any:
+    found = find_by_name("__main__", name)
+    return make(*arguments) if found is None else found
+
+
+def _complete(name: str, set_state: Callable[[Any, Any], object] | None, thing: Any, state: Any) -> None:
+    if find_by_name("__main__", name) is thing:
+        return
+    if set_state is not None:
+        set_state(thing, state)
+    elif hasattr(thing, "__setstate__"):
+        thing.__setstate__(state)
+    else:
+        attributes, slots = state if isinstance(state, tuple) else (state, None)
+        vars(thing).update(attributes or {})
+        for slot, value in (slots or {}).items():
+            setattr(thing, slot, value)
 
 
 class MainGlobals:

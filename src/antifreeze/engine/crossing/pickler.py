@@ -255,7 +255,7 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif self._main_names:
             reduced = by_value.in_main_globals(thing, reduced)
         self._list(thing)
-        return reduced
+        return by_value.made_if_missing(thing, thing.__qualname__, reduced) if self._main_names else reduced
 
     def _reduce_named(self, thing: Any) -> Any:
         """An object of the main module that may want to go by its name."""
@@ -265,7 +265,8 @@ class _CrossingPickler(cloudpickle.Pickler):  # type: ignore[misc]
         if not isinstance(reduced, str) or by_value.is_in_main(thing, reduced, self._main_names):
             return reduced
         self._list(thing)
-        return by_value.reduce_nameless(thing)
+        made = by_value.reduce_nameless(thing)
+        return by_value.made_if_missing(thing, reduced, made) if self._main_names else made
 
     def _list(self, thing: Any) -> None:
         if id(thing) not in self._seen:
