@@ -109,10 +109,34 @@ def test_what_arrives_may_be_written_into() -> None:
     assert array.sum() == tensor.sum() == LARGE
 
 
-def test_read_only_arrays_stay_read_only() -> None:
-    array = np.zeros(LARGE)
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.frombuffer(bytes(8 * LARGE)),
+        np.frombuffer(bytes(80)),
+        np.asfortranarray(np.zeros((LARGE, 2))),
+        np.zeros(LARGE, "M8[D]"),
+        np.zeros(LARGE, [("a", "i4"), ("b", "S3")]),
+        np.zeros((0, 3)),
+        np.broadcast_to(np.zeros(1), (LARGE,)),
+        np.array([None, "text"]),
+    ],
+    ids=lambda array: f"{array.dtype}, {array.shape}",
+)
+def test_read_only_arrays_may_be_written_into_as_after_multiprocessings_pickle(array: np.ndarray) -> None:
     array.flags.writeable = False
-    assert not cross(array).flags.writeable
+    arrived, again = cross([array, array])
+    assert arrived is again
+    assert arrived.dtype == array.dtype
+    assert arrived.flags.f_contiguous >= array.flags.f_contiguous
+    assert (arrived == array).all()
+    arrived[...] = arrived.copy()
+
+
+def test_a_large_array_is_not_in_the_pickle_because_it_is_read_only() -> None:
+    crossing = send(np.frombuffer(bytes(8 * LARGE)), main_names=frozenset())
+    assert body_bytes(crossing) < LARGE
+    Parcel(crossing.detach()).open()
 
 
 def test_arrays_that_are_not_contiguous_arrive() -> None:

@@ -1,7 +1,12 @@
-"""Arrays of numpy that lie in files: memmap, plain arrays over a mapping, and archives of arrays (npz)."""
+"""Arrays of numpy that lie in files (memmap, plain arrays over a mapping), or that are read-only; archives of arrays (npz).
+
+All may be written to in a worker, and that stays there: `multiprocessing` sends copies, and a copy is never read-only.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -16,22 +21,31 @@ def plan_array(array: Any, luggage: Luggage) -> Any:
     mapping = _mapping_below(array) if array.size else None
     sent = None if mapping is None else _send(mapping, luggage)
     if mapping is None or sent is None:
-        return NotImplemented
+        return _plan_read_only(array)
     start = array.__array_interface__["data"][0] - address_of(mapping)
-    place = array.shape, array.dtype, start, array.strides, bool(array.flags.writeable)
+    place = array.shape, array.dtype, start, array.strides
     attributes = {name: getattr(array, name, None) for name in ("filename", "offset", "mode")}
     return make_array, (type(array), sent, place, attributes)
 
 
 def make_array(cls: type[Any], mapping: Any, place: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """The other side of `plan_array`."""
-    shape, dtype, start, strides, is_writeable = place
+    shape, dtype, start, strides = place
     array: Any = np.ndarray.__new__(cls, shape, dtype, mapping, start, strides)
     if isinstance(array, np.memmap):
-        mode = "r" if is_readonly(mapping) else "c"
-        vars(array).update({**attributes, "mode": mode, "_mmap": mapping})
-    array.flags.writeable = is_writeable
+        vars(array).update({**attributes, "mode": "c", "_mmap": mapping})
     return array
+
+
+def _plan_read_only(array: Any) -> Any:
+    """Nothing special, but for an array that pickle would keep read-only: one over the same memory that is not."""
+    flags = array.flags
+    is_dense = flags.c_contiguous or flags.f_contiguous
+    if type(array) is not np.ndarray or flags.writeable or not is_dense or array.dtype.hasobject:
+        return NotImplemented
+    memory: Any = (ctypes.c_ubyte * array.nbytes).from_address(array.__array_interface__["data"][0])
+    writeable = np.ndarray(array.shape, array.dtype, memory, order="C" if flags.c_contiguous else "F")
+    return writeable.__reduce_ex__(5)
 
 
 class _SentMapping:
@@ -47,9 +61,9 @@ class _SentMapping:
 def _send(mapping: Any, luggage: Luggage) -> _SentMapping | None:
     key = "mapping", id(mapping)
     if key not in luggage.memo:
-        # What can be written to goes along as the process's own, as a copy would with torch's own spawn.
         stretch = pack(address_of(mapping), len(mapping), luggage, is_readonly=is_readonly(mapping))
-        luggage.memo[key] = mapping, None if stretch is None else _SentMapping(stretch)
+        own = None if stretch is None else _SentMapping(dataclasses.replace(stretch, is_readonly=False))
+        luggage.memo[key] = mapping, own
     sent: _SentMapping | None = luggage.memo[key][1]
     return sent
 

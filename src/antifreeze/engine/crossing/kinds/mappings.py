@@ -15,6 +15,11 @@ from antifreeze import machine
 from antifreeze.engine.crossing.kinds.base import FORK, Kind, Luggage, OnlyInherited, Reduced, SentFile, refuse_writing
 from antifreeze.errors import CannotCross
 
+# Python's `mmap` does not name it.
+_MAP_NORESERVE = 0x4000
+# Files there are the memory of processes.
+_SHARED_MEMORY = "/dev/shm/"
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -29,8 +34,10 @@ class Stretch:
         """On the other side: the mapping; if it may be written to, that stays in the process."""
         fd = self.file.open()
         try:
-            access = mmap.ACCESS_READ if self.is_readonly else mmap.ACCESS_COPY
-            return mmap.mmap(fd, self.length, offset=self.offset, access=access)
+            if self.is_readonly:
+                return mmap.mmap(fd, self.length, offset=self.offset, access=mmap.ACCESS_READ)
+            flags = mmap.MAP_PRIVATE | _MAP_NORESERVE  # the file may be larger than memory
+            return mmap.mmap(fd, self.length, flags=flags, offset=self.offset)
         finally:
             os.close(fd)
 
@@ -69,9 +76,12 @@ def open_closed() -> mmap.mmap:
 
 
 def pack(address: int, length: int, luggage: Luggage, *, is_readonly: bool) -> Stretch | None:
-    """The part of a file that is mapped there; None if there is none, or if it is not what the memory holds."""
+    """The part of a file that is mapped there; None if there is none, or if it is not what the memory holds, or goes on to.
+
+    What the program writes into shared memory is not to be seen by workers: `multiprocessing` sends them what is there now.
+    """
     found = _find(address, luggage)
-    if found is None:
+    if found is None or (found.is_shared and not is_readonly and found.path.startswith(_SHARED_MEMORY)):
         return None
     if not (is_readonly or found.is_shared) and machine.own_bytes(address, address + length) != 0:
         return None
