@@ -100,6 +100,9 @@ def test_what_is_defined_outside_the_guard_is_importable() -> None:
         "main() if __name__ == '__main__' else None",
         "try:\n    if __name__ == '__main__': main()\nexcept KeyboardInterrupt: pass",
         "if multiprocessing.current_process().name == 'MainProcess': main()",
+        "if __name__ != '__main__':\n    pass\nelse:\n    def inside(): pass\n    main()",
+        "None if __name__ != '__main__' else main()",
+        "match __name__:\n    case '__main__':\n        def inside(): pass\n        main()",
     ],
 )
 def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:
@@ -117,6 +120,8 @@ def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:
         "if name == '__main__': pass",
         "this is not Python",
         "x = '__main__' == __name__",
+        "if __name__ != '__main__': raise ImportError",
+        "match __name__:\n    case 'other': pass",
     ],
 )
 def test_a_script_without_a_guard_is_never_imported(source: str | None) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any, Literal
 
 _COMPOUND = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While)
 
@@ -86,7 +87,7 @@ def _importable_body(source: bytes | str | None) -> list[ast.stmt] | None:
     except (SyntaxError, ValueError):  # not Python, or not even text
         return None
     statements = list(run_on_import(body))
-    return [each for each in statements if not is_guard(each)] if any(map(is_guard, statements)) else None
+    return [each for each in statements if not is_guard(each)] if any(map(guarded_part, statements)) else None
 
 
 def run_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -94,9 +95,9 @@ def run_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         yield statement
         if isinstance(statement, _COMPOUND):
-            inside = () if is_guard(statement) else ("body", "handlers")
-            for part in (*inside, "orelse", "finalbody"):
-                for each in getattr(statement, part, []):
+            guarded = guarded_part(statement)
+            for part in ("body", "handlers", "orelse", "finalbody"):
+                for each in getattr(statement, part, []) if part != guarded else ():
                     yield from run_on_import(each.body if isinstance(each, ast.ExceptHandler) else [each])
 
 
@@ -124,17 +125,33 @@ def names_given(statement: ast.stmt) -> Iterator[str]:
 
 def is_guard(statement: ast.stmt) -> bool:
     """Whether this is `if __name__ == "__main__":`, in whatever words."""
+    return guarded_part(statement) == "body"
+
+
+def guarded_part(statement: ast.stmt) -> Literal["body", "orelse"] | None:
+    """The part of this statement that an import does not run because of a main guard; None if it is no guard."""
     match statement:
-        case ast.If(test) | ast.Expr(ast.IfExp(test)) | ast.Expr(ast.BoolOp(ast.And()) as test):
-            return _asks_whether_main(test)
-    return False
+        case ast.If(test, _, orelse) | ast.Expr(ast.IfExp(test, _, orelse)) if _asks_whether_main(test):
+            if not _asks_whether_not(test):
+                return "body"
+            return "orelse" if orelse else None
+        case ast.Expr(ast.BoolOp(ast.And()) as test) if _asks_whether_main(test) and not _asks_whether_not(test):
+            return "body"
+        case ast.Match(ast.Name("__name__"), cases) if any("__main__" in _texts(case.pattern) for case in cases):
+            return "body"
+    return None
+
+
+def _asks_whether_not(test: ast.expr) -> bool:
+    return any(isinstance(node, ast.NotEq) for node in ast.walk(test))
 
 
 def _asks_whether_main(test: ast.expr) -> bool:
     """By the name of the module, or of the process."""
-    nodes = list(ast.walk(test))
-    if any(isinstance(node, ast.NotEq) for node in nodes):
-        return False
-    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in nodes}
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(test)}
+    texts = _texts(test)
     return ("__name__" in names and "__main__" in texts) or ("current_process" in names and "MainProcess" in texts)
+
+
+def _texts(node: ast.AST) -> set[Any]:
+    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
