@@ -103,6 +103,7 @@ def test_what_is_defined_outside_the_guard_is_importable() -> None:
         "if __name__ != '__main__':\n    pass\nelse:\n    def inside(): pass\n    main()",
         "None if __name__ != '__main__' else main()",
         "match __name__:\n    case '__main__':\n        def inside(): pass\n        main()",
+        "if __name__.startswith('__main'):\n    def inside(): pass\n    main()",
     ],
 )
 def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:

@@ -150,7 +150,8 @@ def _asks_whether_main(test: ast.expr) -> bool:
     """By the name of the module, or of the process."""
     names = {getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(test)}
     texts = _texts(test)
-    return ("__name__" in names and "__main__" in texts) or ("current_process" in names and "MainProcess" in texts)
+    says_main = any("main" in each for each in texts if isinstance(each, str))  # __name__.startswith("__main"), say
+    return ("__name__" in names and says_main) or ("current_process" in names and "MainProcess" in texts)
 
 
 def _texts(node: ast.AST) -> set[Any]:
