@@ -140,6 +140,12 @@ class FakeWitness:
     def texts_of(self, workers: Any) -> dict[SeatNo, str]:
         return {worker.seat: "" for worker in workers}
 
+    def shares_its_lock(self, worker: Any) -> bool:
+        return False
+
+    def may_take_from_others(self, worker: Any) -> bool:
+        return False
+
     def cause_of(self, lost: Lost) -> Cause:
         return cause_of(lost.exitcode, oom_kills_before=0, oom_kills_after=int(self.is_out_of_memory))
 
@@ -161,7 +167,7 @@ class FakeWorker:
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid: int | None = 4711
-        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), kind="grown")
+        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), holds_queue=False, kind="grown")
         self.board = FakeBoard()
         self.drawn = 0
         """Stands for the state of its generators: how many batches have been made from them."""
@@ -194,7 +200,7 @@ class FakePool:
         self.seats = count()
         self.workers = [FakeWorker(number, next(self.seats)) for number in range(workers)]
         self.hedges: dict[int, FakeWorker] = {}
-        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), kind="grown")
+        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), holds_queue=False, kind="grown")
         self.open_descriptors: dict[int, Memory] = {}
         self.other_events: deque[Any] = deque()
         self.is_stopped = False

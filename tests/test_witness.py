@@ -1,6 +1,10 @@
 """What is learned about workers from outside."""
 
+import multiprocessing
 import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -54,3 +58,42 @@ def test_of_a_worker_that_is_not_born_its_stem_alone_is_seen(monkeypatch: pytest
     )
     (seen,) = Witness().look_at([worker(1, None, stem=sleeper)]).values()
     assert not seen.is_stopped and not seen.is_traced
+
+
+@pytest.mark.parametrize("is_its_own", [True, False], ids=["of its own", "that others read, too"])
+def test_a_second_worker_would_take_from_others_what_comes_out_of_a_pipe(is_its_own: bool) -> None:
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        if is_its_own:
+            read, own = os.pipe()
+            os.write(own, b"")
+        os.read(read, 1)
+        os._exit(0)
+    try:
+        while (facts := machine.process_facts(pid)) is not None and facts.waits_in != "pipe":
+            time.sleep(0.01)
+        assert Witness().may_take_from_others(worker(1, pid, stem=pid if not is_its_own else 0)) is not is_its_own
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(read)
+        os.close(write)
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "its own"])
+def test_a_lock_that_processes_share_is_known(is_shared: bool) -> None:
+    lock: Any = multiprocessing.get_context("fork").Lock() if is_shared else threading.Lock()
+    lock.acquire()
+    pid = os.fork()
+    if pid == 0:
+        lock.acquire()
+        os._exit(0)
+    try:
+        while (facts := machine.process_facts(pid)) is not None and facts.waits_in != "lock":
+            time.sleep(0.01)
+        assert Witness().shares_its_lock(worker(1, pid)) is is_shared
+        assert Witness().may_take_from_others(worker(1, pid)) is is_shared
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import multiprocessing
 import os
 import random
 import re
@@ -508,3 +509,70 @@ def test_samples_that_kill_in_the_place_of_others_are_an_error_and_no_endless_ro
     loader: Any = DataLoader(DeadlyInPlace(), batch_size=4, num_workers=1, sampler=range(8), on_error="replace")
     with pytest.raises(WorkerCrashed, match="exit code 7"):
         list(loader)
+
+
+class FromAQueue(Dataset[Any]):
+    """Its samples are what others put into a queue, when they have it."""
+
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> Any:
+        return {"index": self.queue.get()}
+
+
+def put_with_a_pause(queue: Any) -> None:
+    for number in range(10 * LENGTH):
+        if number == SICK:
+            time.sleep(4)
+        queue.put(number)
+        time.sleep(0.003)
+
+
+@pytest.mark.parametrize("kind", ["queue", "queue of a manager"])
+def test_nothing_that_is_taken_out_of_a_queue_is_lost_to_a_second_worker(kind: str, state_folder: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    with contextlib.ExitStack() as ends:
+        queue = context.Queue() if kind == "queue" else ends.enter_context(context.Manager()).Queue()
+        putting = context.Process(target=put_with_a_pause, args=(queue,), daemon=True)
+        putting.start()
+        ends.callback(putting.join)
+        ends.callback(putting.kill)
+        seen, ledger = load(FromAQueue(queue), multiprocessing_context="fork")
+    assert sorted(seen) == list(range(LENGTH))
+    assert ledger.counts[Kind.STALL] and not ledger.counts[Kind.HEDGE_STARTED]
+
+
+class Awaiting(Dataset[Any]):
+    """Its samples are there when another process says so."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> Any:
+        self.event.wait()
+        return {"index": torch.tensor(index)}
+
+
+def set_later(event: Any) -> None:
+    time.sleep(7)
+    event.set()
+
+
+def test_workers_that_await_an_event_of_another_process_are_left_alone(state_folder: Path) -> None:
+    """Whoever sets it waits until each has woken up: for ever, if one was ended."""
+    context = multiprocessing.get_context("fork")
+    event = context.Event()
+    setting = context.Process(target=set_later, args=(event,))
+    setting.start()
+    seen, ledger = load(Awaiting(event), multiprocessing_context="fork")
+    setting.join(20)
+    assert setting.exitcode == 0
+    assert seen == list(range(LENGTH))
+    assert not ledger.counts[Kind.HEDGE_STARTED] and not ledger.counts[Kind.IN_PROCESS]

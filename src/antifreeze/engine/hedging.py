@@ -58,11 +58,15 @@ class Hedging:
             and self._watchdog.waits_in(worker.seat) != "disk"  # a file server that is away is away for all
             and self.hedges_of(worker) < MOST_HEDGES
             and self._witness.has_memory_to_spare()
+            and not self._witness.may_take_from_others(worker)
         )
 
     def is_none_for(self, worker: Worker) -> bool:
-        """Whether this worker has no hedge wherever it is stuck; while it starts, it may be at nobody's ticket."""
-        return not self.is_wanted or worker.board.read_pulse().step is Step.STARTING
+        """Whether this worker has no hedge wherever it is stuck; while it starts, it may be at nobody's ticket.
+
+        Whoever makes samples of what comes out of a queue would take other items for them.
+        """
+        return not self.is_wanted or worker.stem.holds_queue or worker.board.read_pulse().step is Step.STARTING
 
     def start(self, worker: Worker) -> str:
         """Have another worker do the same; what has been done, in words."""

@@ -158,6 +158,9 @@ class Supervisor:
         in_locks = [worker for worker in stuck if worker.leases and self._watchdog.waits_in(worker.seat) == "lock"]
         if not in_locks or len(in_locks) < len(at_work):
             return
+        # Other processes end such waits; and whoever sets an event of multiprocessing would wait for one that we end in it.
+        if all(map(self._witness.shares_its_lock, in_locks)):
+            return
         stem = in_locks[0].stem
         is_lost = stem.kind == "grown" and not samples_done and self._has_second_witness(in_locks, stuck_hedges)
         if (stem.risk is None and not is_lost) or not can_be_taken(stem.busy_locks):

@@ -5,6 +5,7 @@ Asks the kernel and the worker's board; judges nothing.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ STACK_S = 0.5
 PAUSE_S = 0.01
 # Less than this is not enough for another worker.
 SPARE_BYTES = 256 << 20
+# What has a name for one process alone, or for those that it was handed to.
+_ENDS = ("pipe:", "socket:")
 
 
 class Witness:
@@ -55,6 +58,23 @@ class Witness:
                 is_running=used.is_running,
             )
         return seen
+
+    def shares_its_lock(self, worker: Worker) -> bool:
+        """Whether this worker waits for a lock or an event that processes share, which a fork does not break."""
+        return worker.known_pid is not None and machine.wait_of(worker.known_pid).is_shared
+
+    def may_take_from_others(self, worker: Worker) -> bool:
+        """Whether what this worker waits for is not its own, so that a second one would take something away from others.
+
+        A lock of multiprocessing, a place at a barrier, an item out of a pipe that was there before the worker.
+        """
+        if worker.known_pid is None:
+            return False
+        wait = machine.wait_of(worker.known_pid)
+        if wait.is_shared:
+            return True
+        ends = {name for name in wait.files if name.startswith(_ENDS)}
+        return bool(ends and ends & (machine.open_names(worker.stem.pid) | machine.open_names(os.getpid())))
 
     def texts_of(self, workers: Sequence[Worker]) -> dict[SeatNo, str]:
         """The Python stacks of workers that are stuck, as text, all within a moment; empty where one cannot write."""

@@ -57,7 +57,7 @@ from antifreeze.machine.own import (
 from antifreeze.machine.processes import ProcessFacts, exit_code_of, process_facts
 from antifreeze.machine.rights import Rights, catches, rights_over
 from antifreeze.machine.threads import files_waited_in, thread_names
-from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, peer_of, wait_of
+from antifreeze.machine.waiting import Wait, asleep_s, holds_open, open_appended, open_names, peer_of, wait_of
 
 __all__ = [
     "Descriptors",
@@ -103,6 +103,7 @@ __all__ = [
     "oom_kills",
     "open_again",
     "open_appended",
+    "open_names",
     "own_bytes",
     "path_of",
     "peer_of",

@@ -25,6 +25,7 @@ _SHAPES = {
     "aarch64": {"futex": (98, 455), "file lock": (25, 32), "poll": (73,), "epoll": (22, 441)},
 }
 _PRIVATE_FUTEX = 0x80
+_SHARED = "shared lock"
 _MOST_POLLED = 64
 _LISTENS = "0A"
 
@@ -39,6 +40,8 @@ class Wait:
     """The kernel's name for where it waits."""
     lock: str = ""
     """The futex or the locked file; equal for two processes only if they wait for the same one."""
+    is_shared: bool = False
+    """Whether the futex lies in memory that processes share."""
     files: tuple[str, ...] = ()
     """The descriptors that would end the wait, by their names: `pipe:[123]`, `socket:[456]`, a path."""
     holders: tuple[int, ...] = ()
@@ -57,7 +60,8 @@ def wait_of(pid: int) -> Wait:
     shapes = _SHAPES.get(platform.machine(), {})
     match next((shape for shape, numbers in shapes.items() if number in numbers), None):
         case "futex":
-            return Wait(kind, channel, lock=_futex(pid, arguments[0], arguments[1]))
+            lock = _futex(pid, arguments[0], arguments[1])
+            return Wait(kind, channel, lock=lock, is_shared=lock.startswith(_SHARED))
         case "file lock":
             return Wait(kind, channel, lock=_name(pid, arguments[0]), holders=_holders(pid, arguments[0]))
         case "poll":
@@ -65,6 +69,11 @@ def wait_of(pid: int) -> Wait:
         case "epoll":
             return Wait(kind, channel, files=_names(pid, _watched(pid, arguments[0])))
     return Wait(kind, channel, files=_names(pid, [arguments[0]]) if kind in ("socket", "pipe", "disk") else ())
+
+
+def open_names(pid: int) -> set[str]:
+    """The names of what a process has open: `pipe:[123]`, `socket:[456]`, a path."""
+    return set(_names(pid, map(int, listing(f"/proc/{pid}/fd"))))
 
 
 def holds_open(pid: int, name: str, *, for_writing: bool) -> bool:
@@ -123,7 +132,7 @@ def _futex(pid: int, address: int, operation: int) -> str:
         place, rights, offset, device, inode, *_ = line.split(maxsplit=5)
         start, end = (int(number, 16) for number in place.split("-"))
         if start <= address < end and "s" in rights and not operation & _PRIVATE_FUTEX:
-            return f"shared lock {device}:{inode}+{int(offset, 16) + address - start:#x}"
+            return f"{_SHARED} {device}:{inode}+{int(offset, 16) + address - start:#x}"
     return f"lock {address:#x} of {pid}"
 
 

@@ -51,6 +51,8 @@ class StemHandle:
         """What the dataset holds that freezes forked workers which use it."""
         self.busy_locks: tuple[Any, ...] = ()
         """Locks of the dataset that somebody in the trainer held at the fork."""
+        self.holds_queue = False
+        """Whether the dataset holds a queue that processes share: what one takes out of it, no other one gets."""
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False

@@ -56,6 +56,7 @@ def _grow(recipe: Recipe, within_reach: Mapping[str, Any], ledger: Ledger) -> St
     for hazard in hazards:
         _tell(hazard, ledger)
     stem.risk = next((str(hazard) for hazard in hazards if hazard.may_freeze), None)
+    stem.holds_queue = found.has_queue
     stem.busy_locks = tuple(lock for lock, _ in busy)
     return stem
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from antifreeze.engine.crossing.reading import attributes_of, is_subclass
+from antifreeze.engine.crossing.reading import attributes_of, is_a, is_subclass
 from antifreeze.engine.worker import mends
 from antifreeze.torch_side.frames import BASE_ITERATOR
 
@@ -50,6 +50,14 @@ def mended_types() -> list[type]:
 def held_types() -> list[type]:
     """The types of all that is told apart here."""
     return [kind for kind in map(loaded, _HELD) if kind is not None]
+
+
+def is_shared_queue(thing: Any) -> bool:
+    """Whether it is a queue, or the end of a pipe, that several processes take things out of."""
+    if any((known := loaded(name)) is not None and is_a(thing, known) for name in _QUEUES):
+        return True
+    proxy = loaded("multiprocessing.managers:BaseProxy")
+    return proxy is not None and is_a(thing, proxy) and "Queue" in str(attributes_of(thing)["_token"].typeid)
 
 
 def loaded(name: str) -> Any:
@@ -123,6 +131,11 @@ _CLOSED = (
     "threading:Thread",
     "multiprocessing.queues:Queue",
     BASE_ITERATOR,
+)
+_QUEUES = (
+    "multiprocessing.queues:Queue",
+    "multiprocessing.queues:SimpleQueue",
+    "multiprocessing.connection:Connection",
 )
 _HELD = {
     "http.client:HTTPConnection": Held(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from antifreeze.engine.backends.choice import Hazard
-from antifreeze.engine.backends.hazards.held import Held, closed_types, held_by_type, mended_types
+from antifreeze.engine.backends.hazards.held import Held, closed_types, held_by_type, is_shared_queue, mended_types
 from antifreeze.engine.backends.hazards.libraries import deadly_libraries
 from antifreeze.engine.crossing.reading import attributes_of, is_a, package_of, some_elements
 from antifreeze.engine.crossing.walk import walk
@@ -28,6 +28,8 @@ class Found(NamedTuple):
     """What workers mend."""
     mended: tuple[Hazard, ...]
     """The same, to be told."""
+    has_queue: bool
+    """Whether there is a queue that processes share."""
 
 
 def find_hazards(roots: Mapping[str, Any]) -> Found:
@@ -39,12 +41,14 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
     hazards: dict[bool, Hazard] = {}
     locks: list[tuple[Any, Hazard]] = []
     guards_nothing: set[int] = set()
+    has_queue = False
     by_type: dict[int, tuple[type, list[Held]]] = {}
     held_here: list[tuple[Any, Mend, Hazard]] = []
     seen: list[Any] = []
     # What `per_worker` has opened here is opened again in each worker.
     for path, thing in walk(roots, closed=(*closed_types(), *mended_types(), PerWorker)):
         seen.append(thing)
+        has_queue = has_queue or is_shared_queue(thing)
         kind = type(thing)
         if id(kind) not in by_type:
             by_type[id(kind)] = kind, held_by_type(kind)
@@ -68,7 +72,7 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
             mended.append(hazard)
         else:
             hazards.setdefault(False, hazard)
-    return Found(tuple(hazards.values()), tuple(locks), tuple(broken), tuple(mended))
+    return Found(tuple(hazards.values()), tuple(locks), tuple(broken), tuple(mended), has_queue)
 
 
 class Present(NamedTuple):
