@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import ctypes
+import fcntl
 import io
 import os
 import platform
@@ -219,6 +220,13 @@ def is_right_in_child(check: Callable[[], bool]) -> bool:
             os._exit(code)
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status) == 0
+
+
+def test_a_file_that_is_locked_stays_locked_by_the_child_as_well(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with open(tmp_path / "file") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        assert is_right_in_child(lambda: fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB) is None)
 
 
 def read_text(file: Any) -> bytes:

@@ -121,7 +121,8 @@ def waited_for_processor_s() -> float:
 def give_own_offsets() -> None:
     """Re-open every inherited read-only regular file in place.
 
-    A fork shares open files, offset included: two workers that read through one of them read each other's bytes.
+    A fork shares open files, offset included: two workers that read through one of them read each other's bytes. It shares
+    the locks of `flock`, too: a file that is locked for writing is left alone, for one of its own would be locked out.
     """
     import fcntl  # noqa: PLC0415 - not on every system, and needed in forked workers only
 
@@ -130,6 +131,8 @@ def give_own_offsets() -> None:
         with contextlib.suppress(OSError):  # the listing's own descriptor is gone, or a file may not be opened any more
             flags = fcntl.fcntl(fd, fcntl.F_GETFL)
             if flags & os.O_ACCMODE != os.O_RDONLY or not stat.S_ISREG(os.fstat(fd).st_mode):
+                continue
+            if any(line.startswith("lock:") and " WRITE " in line for line in lines(f"/proc/self/fdinfo/{fd}")):
                 continue
             offset = os.lseek(fd, 0, os.SEEK_CUR)
             fresh = open_again(fd, flags)
