@@ -21,7 +21,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from antifreeze import DataLoader
 from antifreeze.engine import epoch
-from antifreeze.errors import WorkerCrashed, WorkerFrozen
+from antifreeze.errors import WorkerCrashed, WorkerFrozen, WorkerKilled
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import Way
@@ -576,3 +576,22 @@ def test_workers_that_await_an_event_of_another_process_are_left_alone(state_fol
     assert setting.exitcode == 0
     assert seen == list(range(LENGTH))
     assert not ledger.counts[Kind.HEDGE_STARTED] and not ledger.counts[Kind.IN_PROCESS]
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_items_of_a_queue_that_a_dead_worker_had_taken_are_not_lost_in_silence(
+    replay: bool, state_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue = multiprocessing.get_context("fork").Queue()
+    for number in range(10 * LENGTH):
+        queue.put(number)
+    loader: Any = DataLoader(
+        FromAQueue(queue), batch_size=4, num_workers=2, replay=replay, multiprocessing_context="fork"
+    )
+    batches = iter(loader)
+    next(batches)
+    os.kill(batches._workers[0].pid, signal.SIGKILL)
+    with contextlib.nullcontext() if replay else pytest.raises(WorkerKilled, match="replay=False"):
+        list(batches)
+    assert ("holds a queue" in capfd.readouterr().err) is replay
+    queue.cancel_join_thread()

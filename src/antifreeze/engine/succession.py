@@ -68,10 +68,13 @@ class Succession:
 
     def obstacle(self, worker: Worker) -> str | None:
         """Why nobody can take over from this worker, which has ended; None: somebody can."""
-        if not self._is_stream or worker.board.read_pulse().step is Step.STARTING:
+        if worker.board.read_pulse().step is Step.STARTING or not (self._is_stream or worker.stem.holds_queue):
             return None
         if not self._replays:
-            return "the stream that it read cannot be read again: replay=False"
+            what = "the stream that it read" if self._is_stream else "what it has fetched"
+            return f"{what} cannot be read again: replay=False"
+        if not self._is_stream:
+            return None
         if not self._orders.history.is_whole(worker.number):
             return (
                 "its stream was read too far to be read again from the start, and cannot say where it is (state_dict)"

@@ -28,6 +28,7 @@ from antifreeze.engine.supervise.recovery import Recovery, Verdict
 from antifreeze.engine.supervise.watchdog import State, Watchdog
 from antifreeze.engine.wire.messages import Spent
 from antifreeze.engine.witness import Witness
+from antifreeze.observe.say import say_once
 
 # A worker that stays where it is is reported again when it has been there so many times as long.
 REPORT_AGAIN = 10
@@ -207,6 +208,12 @@ class Supervisor:
         if obstacle is not None:
             return self._chronicle.loss(lost, pulse, ticket, why=obstacle, cause=cause, times=1)
         self._chronicle.note_end(lost, pulse, ticket, cause)
+        if worker.stem.holds_queue and pulse.step is not Step.STARTING:
+            say_once(
+                "a worker has ended, and its dataset holds a queue that processes share: if samples come out of it, what "
+                "the worker had taken is lost, and whoever does its work again takes other items. replay=False or "
+                "--no-replay makes such an end an error"
+            )
         if cause.is_oom:
             self._run_one_fewer()
         if self._pool.hedges.get(number) is worker:
