@@ -132,6 +132,45 @@ def test_workers_that_die_between_two_passes_cost_nothing(tmp_path: Path) -> Non
     assert_identical(expected, [first, list(loader)])
 
 
+class Augmenter:
+    def __init__(self) -> None:
+        self.rng = random.Random(5)
+
+
+class MakingLate(Stream):
+    """Draws from objects that are made at first use, and hold generators; one of them is not needed for the first items."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        super().__init__(folder, *lengths)
+        self.first: Augmenter | None = None
+        self.by_kind: dict[bool, Augmenter] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, item in enumerate(super().__iter__()):
+            if self.first is None:
+                self.first = Augmenter()
+            kind = number > 4
+            if kind not in self.by_kind:
+                self.by_kind[kind] = Augmenter()
+            yield item, self.first.rng.random(), self.by_kind[kind].rng.random()
+
+
+@pytest.mark.parametrize("number", [0, 5, 9], ids=["at the start", "in the middle", "at the end"])
+def test_what_a_stream_made_late_in_another_pass_draws_on(tmp_path: Path, number: int) -> None:
+    dataset = MakingLate(tmp_path, 9, 11)
+    expected = calm(dataset, batch_size=2, passes=3, persistent_workers=True)
+    seed_all()
+    loader = our_way("grown").make(dataset, num_workers=2, batch_size=2, persistent_workers=True)
+    seen: list[list[Any]] = [list(loader), [], []]
+    for batch_number, batch in enumerate(loader):
+        seen[1].append(batch)
+        if batch_number == number:
+            for worker in loader._iterator._workers:
+                os.kill(worker.pid, signal.SIGKILL)
+    seen[2] = list(loader)
+    assert_identical(expected, seen)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_passes_that_are_broken_off_one_after_the_other_take_nothing_from_the_next(tmp_path: Path, seed: int) -> None:
     def broken_off(make: Any) -> list[Any]:

@@ -23,6 +23,8 @@ from antifreeze.torch_side.workers import ExceptionWrapper
 
 # A stream that can say where it is may take its time over it: so many times as long, it is not asked again.
 PAUSE = 100
+# So many batches are read again, at most, when a generator that is waited for has come with one of them.
+MOST_AGAIN = 1000
 
 
 class StreamBench(Workbench):
@@ -48,7 +50,7 @@ class StreamBench(Workbench):
         self._start: bytes | None = None
         """The place before the pass; only if a trainer may want to know."""
         self._way_here: list[Callable[[], None]] = []
-        """What was done since another worker's place was taken, until the first batch."""
+        """What was done since another worker's place was taken, as long as generators that it had are waited for."""
         if not recipe.is_resumed:
             self._begin_stream()
 
@@ -137,11 +139,11 @@ class StreamBench(Workbench):
                 batch = self._read(work)
             except Exception:  # the end of the stream, or of user code, perhaps of draws that it should not have made
                 if not self.randomness.have_come():
-                    self._wait_no_more()
+                    self._wait_on(work)
                     raise
             else:
                 if not self.randomness.have_come():
-                    self._wait_no_more()
+                    self._wait_on(work)
                     return batch
             # Generators that another worker had were made at first use, and have drawn from their start.
             for step in self._way_here:
@@ -149,10 +151,26 @@ class StreamBench(Workbench):
             del self._mishaps[told:]
             self._turn_to(work, self._given)
 
-    def _wait_no_more(self) -> None:
-        """Put those generators in their places that have not been made: there is no way back from the next batch."""
-        self.randomness.put_back(self.randomness.awaited)
+    def _wait_on(self, work: Work) -> None:
+        """Put those generators in their places that have not been made, and wait for those that have no place yet.
+
+        What holds these is made at first use, perhaps in another pass: all that is read until then is read again.
+        """
+        self.randomness.put_where_there_is_room()
+        if self.randomness.awaited and len(self._way_here) < MOST_AGAIN:
+            self._way_here.append(lambda: self._read_again(work))
+            return
+        if self.randomness.awaited:
+            say_once(
+                f"worker {self._worker} took over from another, whose dataset had made generators that this one has not "
+                f"made in {MOST_AGAIN} batches: where it does, they begin anew"
+            )
+        self.randomness.awaited = {}
         self._way_here.clear()
+
+    def _read_again(self, work: Work) -> None:
+        with contextlib.suppress(Exception):  # it was raised, or sent, at the time
+            self._stream.fetch(work.index)
 
     def _read(self, work: Work) -> Any:
         try:
