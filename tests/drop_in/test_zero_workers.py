@@ -347,6 +347,37 @@ def test_a_sample_that_is_fetched_again_leaves_no_trace(dataset: type[Any], erro
     assert_same(our_way("default"), case)
 
 
+class MakingHolders(Dataset[Any]):
+    """Makes what holds a generator when it first needs one, and fails right after that; once for each kind."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+        self.by_kind: dict[int, list[random.Random]] = {}
+        self.failed: set[int] = set()
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> float:
+        kind = index % 3
+        if kind not in self.by_kind:
+            self.by_kind[kind] = [random.Random(kind)]
+        drawn = self.by_kind[kind][0].random()
+        if self.fails and kind not in self.failed:
+            self.failed.add(kind)
+            raise ValueError
+        return drawn
+
+
+def test_who_fails_with_what_was_made_in_that_very_sample_makes_it_again() -> None:
+    def case(make: Maker) -> Any:
+        mine = make != TORCH.make
+        given = {"on_error": Retry(2, backoff_s=0)} if mine else {}
+        return list(make(MakingHolders(fails=mine), batch_size=2, num_workers=0, **given))
+
+    assert_same(our_way("default"), case)
+
+
 def test_a_policy_without_a_failure_draws_as_torch_does() -> None:
     def case(make: Maker) -> Any:
         given = {"on_error": "skip"} if make != TORCH.make else {}

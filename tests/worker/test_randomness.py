@@ -347,7 +347,8 @@ def test_who_goes_back_to_before_a_generator_was_made_has_it_made_again() -> Non
     randomness.note_vacancies()
     before = randomness.state()
     expected = [dataset.draw(), dataset.draw()]
-    assert randomness.restore(before)
+    randomness.restore(before)
+    assert randomness.is_exact
     assert RNG is None and dataset.empty is None and not dataset.by_name and not hasattr(dataset, "absent")
     assert [dataset.draw(), dataset.draw()] == expected
 
@@ -357,8 +358,73 @@ def test_a_generator_that_cannot_be_taken_away_is_told() -> None:
     randomness = Randomness(recipe_of(dataset))
     randomness.note_vacancies()
     before = randomness.state()
-    dataset.others.append(random.Random(5))  # type: ignore[arg-type]
-    assert not randomness.restore(before)
+    dataset.others.append({random.Random(5)})  # type: ignore[arg-type]
+    dataset.others.append([])
+    randomness.restore(before)
+    assert not randomness.is_exact
+
+
+class MakingHolders:
+    """Makes what holds a generator when it is drawn from for the first time, in places of several kinds."""
+
+    of_the_class: random.Random | None = None
+
+    def __init__(self) -> None:
+        self.empty: Transform | None = None
+        self.by_name: dict[str, Transform] = {}
+        self.listed: list[random.Random | None] = [None, None]
+        self.added: list[Transform] = []
+        inside: random.Random | None = None
+
+        def draw_inside() -> float:
+            nonlocal inside
+            inside = inside or random.Random(6)
+            return inside.random()
+
+        self.draw_inside = draw_inside
+
+    def draw(self, name: str) -> list[float]:
+        self.empty = self.empty or Transform()
+        self.by_name.setdefault(name, Transform())
+        self.listed[1] = self.listed[1] or random.Random(7)
+        self.added += [Transform() for _ in range(2 - len(self.added))]
+        MakingHolders.of_the_class = MakingHolders.of_the_class or random.Random(8)
+        held = [self.empty, self.by_name[name], *self.added]
+        own = [self.listed[1], MakingHolders.of_the_class]
+        return [*(each.python.random() for each in held), *(each.random() for each in own), self.draw_inside()]
+
+
+def test_what_was_made_to_hold_a_generator_is_made_again_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MakingHolders, "of_the_class", None)
+    dataset = MakingHolders()
+    randomness = Randomness(recipe_of(dataset))
+    randomness.note_vacancies()
+    before = randomness.state()
+    expected = [dataset.draw("first"), dataset.draw("first")]
+    since = randomness.state()
+    after = [dataset.draw("second"), dataset.draw("first")]
+    randomness.restore(since)
+    assert randomness.is_exact and list(dataset.by_name) == ["first"]
+    assert [dataset.draw("second"), dataset.draw("first")] == after
+    randomness.restore(before)
+    assert randomness.is_exact and not dataset.by_name and not dataset.added and dataset.listed == [None, None]
+    assert [dataset.draw("first"), dataset.draw("first")] == expected
+
+
+def test_workers_that_take_turns_each_make_their_own_of_what_holds_a_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MakingHolders, "of_the_class", None)
+    dataset = MakingHolders()
+    exchange = Exchange(recipe_of(dataset))
+    one = other = exchange.take()
+    drawn: list[list[float]] = []
+    for _ in range(3):
+        exchange.give(one)
+        drawn.append(dataset.draw("a"))
+        one = exchange.take()
+        exchange.give(other)
+        assert dataset.draw("a") == drawn[-1]
+        other = exchange.take()
+    assert drawn[0] != drawn[1] != drawn[2]
 
 
 def test_what_a_dataset_lets_go_of_is_not_kept() -> None:
@@ -411,8 +477,8 @@ def test_a_global_that_only_a_function_within_a_function_names_is_none_again() -
     randomness.note_vacancies()
     before = randomness.state()
     expected = dataset.draw()
-    assert randomness.restore(before)
-    assert dataset.draw() == expected
+    randomness.restore(before)
+    assert randomness.is_exact and dataset.draw() == expected
 
 
 def test_where_a_look_takes_long_it_need_not_be_made_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

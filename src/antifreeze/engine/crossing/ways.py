@@ -127,8 +127,14 @@ def remove(holder: Any, step: Step) -> None:
     match kind:
         case "attribute":
             _remove_attribute(holder, key)
+        case "item" if is_a(holder, list):
+            if key != list.__len__(holder) - 1:
+                raise IndexError("what comes after it would move up")
+            list.__delitem__(holder, key)
         case "item":
             _mapping(holder).__delitem__(holder, key)
+        case "cell":
+            del _cell(holder, key).cell_contents
         case "global":
             dict.__delitem__(holder.__globals__, key.rpartition(".")[2])
         case _:
@@ -141,6 +147,9 @@ def global_step(function: types.FunctionType, name: str) -> Step:
 
 
 def _remove_attribute(holder: Any, name: str) -> None:
+    if is_a(holder, type):
+        type.__delattr__(holder, name)
+        return
     for where, descriptor in descriptors(type(holder)):
         if where == name:
             descriptor.__delete__(holder)

@@ -25,6 +25,8 @@ class Exchange:
         self._recipe = recipe
         self._randomness = Randomness(recipe)
         self._randomness.note_vacancies()
+        self._away: dict[int, tuple[Steps, Any]] = {}
+        """By the number of a generator: what was taken away with it, which another worker has made to hold it."""
 
     def take(self) -> HeldState:
         """As they are now."""
@@ -32,7 +34,9 @@ class Exchange:
 
     def give(self, state: HeldState) -> None:
         """Make them as they were then."""
-        self._randomness.take_away_but(state.keys())
+        found = dict(self._randomness.find())
+        for way, thing in self._randomness.take_away_but(state.keys()).items():
+            self._away |= {id(each): (way, thing) for steps, each in found.items() if steps[: len(way)] == way}
         for steps, (generator, saved) in state.items():
             with contextlib.suppress(Exception):  # the same, or a way to it that is no more
                 if saved is not None:
@@ -40,6 +44,7 @@ class Exchange:
                 self._put_back(steps, generator)
 
     def _put_back(self, steps: Steps, generator: Any) -> None:
+        steps, generator = self._away.pop(id(generator), (steps, generator))
         holder, step = holder_of(self._recipe, steps), steps[-1]
         try:
             is_there = follow(holder, step) is generator

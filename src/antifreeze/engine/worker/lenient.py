@@ -96,6 +96,7 @@ class LenientFetcher:
         """The batch, without what the policy does without; NothingLeft if that is all of it."""
         # User code may seed generators once, at the first sample: to go back beyond that would undo it.
         self._is_careful, self._is_first = self._is_first, False
+        self._randomness.is_exact = True
         return self._make(work)
 
     def replay(self, work: Work) -> None:
@@ -192,7 +193,9 @@ class LenientFetcher:
                         samples[:] = [copied(each) for each in samples]
                 before = self._state_before(work, position)
             kind: MishapKind = "retried" if attempt <= self._policy.retries else "redone"
-            remark = "" if before is not None and self._randomness.restore(before) else NOT_REWOUND
+            if before is not None:
+                self._randomness.restore(before)
+            remark = "" if before is not None and self._randomness.is_exact else NOT_REWOUND
             self._mishaps.append(describe(kind, position, index, attempt, error, remark))
             wait_for(wait_s, self._pulse)
             self._point_at(position)

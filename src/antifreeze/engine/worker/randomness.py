@@ -50,10 +50,12 @@ class Randomness:
         """States of generators that user code has not made yet: it makes them at first use."""
         self._restless: set[Steps] = set()
         """Places where a batch puts another generator each time that it is made."""
-        self._vacancies = Vacancies(())
+        self._vacancies: Vacancies | None = None
         self._look_due = 0.0
         self.is_sure = True
         """Whether it was looked, when they were last asked for, if there are others."""
+        self.is_exact = True
+        """Whether all that was made since could be taken away, whenever they were brought back since this was set."""
         self._search()
 
     def find(self, *, if_quick: bool = False) -> dict[Steps, Any]:
@@ -91,32 +93,44 @@ class Randomness:
         """The state of all of them."""
         return pickle.dumps((*global_state(), self.saved()), 5)
 
-    def restore(self, state: bytes, *, waits: bool = False) -> bool:
+    def restore(self, state: bytes, *, waits: bool = False) -> None:
         """Make them all as they were; one that is not there yet is put in its place, or waited for.
 
-        One that was made since is taken away, to be made again: False if that cannot be done.
+        One that was made since is taken away, to be made again; `is_exact` is False if that cannot be done.
         """
         *of_all, held = pickle.loads(state)
-        could = self.take_away_but(held.keys())
+        self.take_away_but(held.keys())
         restore_global(*of_all)
         self.put_back(held, waits=waits)
-        return could
 
     def note_vacancies(self) -> None:
         """From now on, generators that are made can be taken away."""
-        with contextlib.suppress(Exception):  # then they stay
-            self._vacancies = Vacancies(thing for _, thing in search(self._recipe))
+        self._vacancies = Vacancies()
+        self._search()
 
-    def take_away_but(self, kept: Collection[Steps]) -> bool:
-        """Leave no generators but these; whether that could be done."""
-        taken = [self._take_away(steps) for steps in self.find().keys() - kept]
-        return all(taken)
+    def take_away_but(self, kept: Collection[Steps]) -> dict[Steps, Any]:
+        """Leave no generators but these; returns what was taken away, by the way to it.
 
-    def _take_away(self, steps: Steps) -> bool:
+        That is the generator, or what was made to hold it, as long as none of these goes with it.
+        """
+        taken: dict[Steps, Any] = {}
+        since = [steps for steps in self.find() if steps not in kept]
+        for steps in reversed(since):  # of a list, the last one first
+            if not any(steps[: len(each)] == each for each in taken):
+                ways = (steps[:length] for length in range(len(steps), 1, -1) if not _leads_on(kept, steps[:length]))
+                self.is_exact &= any(self._take_away(way, taken) for way in ways)
+        return taken
+
+    def _take_away(self, steps: Steps, taken: dict[Steps, Any]) -> bool:
         try:
-            return self._vacancies.vacate(holder_of(self._recipe, steps), steps[-1])
+            holder = holder_of(self._recipe, steps)
+            thing = follow(holder, steps[-1])
+            if self._vacancies is None or not self._vacancies.vacate(holder, steps[-1]):
+                return False
         except Exception:  # of a holder of the user's own kind, which does not let go of it
             return False
+        taken[steps] = thing
+        return True
 
     def put_back(self, held: Mapping[Steps, Saved], *, waits: bool = False) -> None:
         """Make those as these are; one that is not there yet is put in its place.
@@ -209,9 +223,10 @@ class Randomness:
     def _search(self) -> None:
         self._held, self._places = {}, Places(*_DATA)
         try:
-            for way, thing in search(self._recipe, self._places):
-                if is_held(thing):
-                    self._held[way.steps] = thing
+            found = list(search(self._recipe, self._places))
+            self._held = {way.steps: thing for way, thing in found if is_held(thing)}
+            if self._vacancies is not None:
+                self._vacancies.note(thing for _, thing in found)
         except Exception as error:  # none is known that could; and a dataset must not fail because it was looked at
             self._held = {}
             say_once(
@@ -238,6 +253,11 @@ class Watched:
     def has_changed(self) -> bool:
         """Whether it has been drawn from, or seeded, since then."""
         return self.now() != self._then
+
+
+def _leads_on(ways: Collection[Steps], steps: Steps) -> bool:
+    """Whether one of these ways begins with these steps."""
+    return any(each[: len(steps)] == steps for each in ways)
 
 
 def _holder(steps: Steps) -> Holder:
