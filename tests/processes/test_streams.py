@@ -171,6 +171,28 @@ def test_what_a_stream_made_late_in_another_pass_draws_on(tmp_path: Path, number
     assert_identical(expected, seen)
 
 
+class MakingOneAfterTheOther(Resumable):
+    """Draws from generators that are made at first use, one for each kind of item."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        super().__init__(folder, *lengths)
+        self.by_kind: dict[int, random.Random] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, item in enumerate(super().__iter__(), self.place):
+            kind = number % 3
+            if kind not in self.by_kind:
+                self.by_kind[kind] = random.Random(kind)
+            yield item, self.by_kind[kind].random()
+
+
+def test_a_generator_that_is_made_before_one_that_is_waited_for_draws_once(tmp_path: Path) -> None:
+    dataset = MakingOneAfterTheOther(tmp_path, 12)
+    expected = calm(dataset, batch_size=2)
+    dataset.fatal = {(0, 3): 1}
+    assert_identical(expected, passes_of(our_way("grown").make, dataset, batch_size=2))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_passes_that_are_broken_off_one_after_the_other_take_nothing_from_the_next(tmp_path: Path, seed: int) -> None:
     def broken_off(make: Any) -> list[Any]:

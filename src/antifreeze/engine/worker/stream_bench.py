@@ -127,6 +127,7 @@ class StreamBench(Workbench):
         """Take over from another worker, which was there."""
         if self._birth_error is self._pass_error:
             self.randomness.awaited = {}
+            self.randomness.note_vacancies()  # one that is made before another that is waited for is to be made again
             self._try_to_begin(lambda: self._place.restore(state))
             self._way_here = [lambda: self._place.restore(state)] if self.randomness.awaited else []
 
