@@ -148,17 +148,10 @@ class Randomness:
         self._search()
 
     def put_where_there_is_room(self) -> None:
-        """Put those that are waited for in their places, but for those whose holder is not there yet, either."""
-        homeless = {steps: saved for steps, saved in self.awaited.items() if not self._has_holder(steps)}
-        self.put_back({steps: saved for steps, saved in self.awaited.items() if steps not in homeless})
-        self.awaited = homeless
-
-    def _has_holder(self, steps: Steps) -> bool:
-        """Whether there is something at the end of this way that could hold a generator."""
-        try:
-            return holder_of(self._recipe, steps) is not None
-        except Exception:  # a way that is not there, or not there yet
-            return False
+        """Put those that are waited for in their places, but for those whose place is not there yet, either."""
+        awaited = self.awaited
+        self.put_back(awaited)
+        self.awaited = {steps: saved for steps, saved in awaited.items() if not self._is_there(steps)}
 
     def _is_there(self, steps: Steps) -> bool:
         """Whether this way leads to a generator."""
