@@ -105,33 +105,77 @@ def dataset(request: pytest.FixtureRequest) -> Iterator[Any]:
             thread.join(PATIENCE_S)
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    """Options for workers that wait in vain: they are given up soon."""
+    monkeypatch.setattr(epoch, "SLICE_S", 0.2)
+    return {"stall_after": 0.5}
+
+
 def test_a_dataset_that_lives_by_a_thread_is_loaded_in_the_trainer(
     way: Way,
     dataset: Any,
     usage: Callable[[], list[dict[str, Any]]],
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    impatient: dict[str, float],
 ) -> None:
     monkeypatch.setattr("antifreeze.observe.say._said", set())
-    loader = way.make(dataset, batch_size=4)
+    loader = way.make(dataset, batch_size=4, **impatient)
     for _ in range(2):
         assert [batch.tolist() for batch in loader] == DOUBLED
-    assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 2}
-    assert {record.code for record in account_of(loader).ledger} == {"AF101"}
-    assert [record["stem"] for record in usage()] == ["in-process"] * 2
+    is_forked = way.name == "grown"  # then workers have been tried
+    counts = account_of(loader).ledger.counts
+    assert (counts[Kind.RISKY_FORK], counts[Kind.IN_PROCESS]) == (int(is_forked), 2)
+    assert [record["stem"] for record in usage()] == ["grown" if is_forked else "in-process", "in-process"]
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("antifreeze:")]
-    assert len(said) == 1
-    assert "AF101 fork-after-threads" in said[0] and "antifreeze.per_worker" in said[0]
+    assert len(said) == (3 if is_forked else 1)
+    assert "AF101 fork-after-threads" in said[-1] and "antifreeze.per_worker" in said[0]
 
 
-def test_kept_workers_are_kept_in_the_trainer_as_well(dataset: Any) -> None:
-    loader = our_class()(dataset, batch_size=4, num_workers=2, persistent_workers=True)
+def test_kept_workers_are_kept_in_the_trainer_as_well(dataset: Any, impatient: dict[str, float]) -> None:
+    loader = our_class()(dataset, batch_size=4, num_workers=2, persistent_workers=True, **impatient)
     for _ in zip(loader, range(2), strict=False):  # and no further
         pass
     for _ in range(2):
         assert [batch.tolist() for batch in loader] == DOUBLED
-    assert account_of(loader).ledger.counts == {Kind.IN_PROCESS: 1}
+    counts = account_of(loader).ledger.counts
+    assert (counts[Kind.RISKY_FORK], counts[Kind.IN_PROCESS]) == (1, 1)
     del loader
+
+
+class OnlyPuts(Numbers):
+    """Tells a thread what it does, never waits for it, and keeps what belongs to one worker."""
+
+    def __init__(self) -> None:
+        super().__init__(LENGTH)
+        self.told: queue.Queue[int | None] = queue.Queue()
+        self.made = 0
+        self.thread = threading.Thread(target=self.drain, daemon=True)
+        self.thread.start()
+
+    def drain(self) -> None:
+        while self.told.get() is not None:
+            pass
+
+    def __getitem__(self, index: int) -> tuple[int, int]:  # type: ignore[override]
+        self.made += 1
+        self.told.put(index)
+        return index, self.made
+
+
+def test_a_dataset_that_only_tells_a_thread_something_has_workers_of_its_own() -> None:
+    dataset = OnlyPuts()
+    try:
+        loader = our_class()(dataset, batch_size=2, num_workers=2, multiprocessing_context="fork")
+        made = [each.tolist() for _, each in loader]
+        assert made == [[n, n + 1] for n in range(1, LENGTH // 2, 2) for _ in range(2)]
+        assert dataset.made == 0
+        counts = account_of(loader).ledger.counts
+        assert counts[Kind.RISKY_FORK] == 1 and Kind.IN_PROCESS not in counts
+    finally:
+        dataset.told.put(None)
+        dataset.thread.join(PATIENCE_S)
 
 
 class Restarting(Served):
@@ -147,12 +191,14 @@ class Restarting(Served):
 
 
 @pytest.mark.long(but=1)
-def test_a_dataset_that_starts_its_thread_where_it_arrives_has_workers_if_it_is_sent(way: Way) -> None:
+def test_a_dataset_that_starts_its_thread_where_it_arrives_has_workers_if_it_is_sent(
+    way: Way, impatient: dict[str, float]
+) -> None:
     dataset = Restarting()
     try:
-        loader = way.make(dataset, batch_size=4)
+        loader = way.make(dataset, batch_size=4, **impatient)
         assert [batch.tolist() for batch in loader] == DOUBLED
-        assert account_of(loader).ledger.counts == ({Kind.IN_PROCESS: 1} if way.name == "grown" else {})
+        assert (Kind.IN_PROCESS in account_of(loader).ledger.counts) is (way.name == "grown")
     finally:
         dataset.close()
 
@@ -199,6 +245,7 @@ def test_an_unmodified_script_finishes(run_script: Callable[..., Ended]) -> None
             """
         ),
         via="antifreeze",
+        env={"ANTIFREEZE_STALL_AFTER": "1"},
     ).check()
     assert ended.stdout.strip() == "[[0, 2, 4, 6], [8, 10, 12, 14]]"
 

@@ -1,8 +1,8 @@
 """Where a loader's workers come from: forked from the trainer, or from a fresh process; or that there are none. Pure.
 
 The start method decides, as with torch. What a fork breaks is mended in the workers, or it is said and they are watched:
-a fresh process in the place of a fork would give other data without a word (decision 21). But where the dataset lives by a
-thread of this process, no other process can load it.
+a fresh process in the place of a fork would give other data without a word (decision 21). But a dataset that lives by a
+thread of this process is not sent to a fresh one, where torch's own pickling fails.
 """
 
 from __future__ import annotations
@@ -48,6 +48,6 @@ class InProcess:
 
 def choose(start_method: str, lost_thread: Hazard | None) -> Grown | Clean | InProcess:
     """Where the workers come from that torch would start by this method."""
-    if lost_thread is not None and (start_method == "fork" or lost_thread.stays_here):
-        return InProcess(lost_thread)
-    return Grown() if start_method == "fork" else Clean()
+    if start_method == "fork":
+        return Grown()
+    return InProcess(lost_thread) if lost_thread is not None and lost_thread.stays_here else Clean()

@@ -38,13 +38,15 @@ def start_stem(recipe: Recipe, start_method: str, ledger: Ledger) -> StemHandle:
                 f"{because} ({named('AF101')}). To get workers, make it in the worker, on first use (antifreeze.per_worker)"
             )
         case Clean():
-            stem = _grow_clean(recipe)
-            return stem or _grow(dataclasses.replace(recipe, identity=_forked(recipe.identity)), within_reach, ledger)
+            if (stem := _grow_clean(recipe)) is not None:
+                return stem
+            recipe = dataclasses.replace(recipe, identity=_forked(recipe.identity))
+            return _grow(recipe, within_reach, lost_thread, ledger)
         case Grown():
-            return _grow(recipe, within_reach, ledger)
+            return _grow(recipe, within_reach, lost_thread, ledger)
 
 
-def _grow(recipe: Recipe, within_reach: Mapping[str, Any], ledger: Ledger) -> StemHandle:
+def _grow(recipe: Recipe, within_reach: Mapping[str, Any], lost_thread: Hazard | None, ledger: Ledger) -> StemHandle:
     """A grown stem, whose workers mend what the fork has broken."""
     found = find_hazards(within_reach)
     with taken(found.locks) as (whole, busy):
@@ -52,7 +54,11 @@ def _grow(recipe: Recipe, within_reach: Mapping[str, Any], ledger: Ledger) -> St
         stem = grow(dataclasses.replace(recipe, broken=broken))
     for hazard in (*found.mended, *(hazard for _, hazard in whole)):
         ledger.add(Kind.HANDLE_RENEWED, f"{hazard}; each worker has mended it for itself")
-    hazards = (*found.hazards, *(hazard for _, hazard in busy))
+    held = found.hazards
+    if lost_thread is not None:  # the thread itself, and what is part of its loop, go without saying
+        others = (hazard for hazard in held if not hazard.path.startswith(lost_thread.path))
+        held = (lost_thread, *(hazard for hazard in others if not hazard.may_freeze))
+    hazards = (*held, *(hazard for _, hazard in busy))
     for hazard in hazards:
         _tell(hazard, ledger)
     stem.risk = next((str(hazard) for hazard in hazards if hazard.may_freeze), None)

@@ -40,12 +40,12 @@ def find_lost_thread(roots: Mapping[str, Any]) -> Hazard | None:
         if (thread := served.get(id(thing))) is not None:
             stays = not any(map(_is_pickled_its_own_way, _given_to(thread)))
             what = f"a queue that the thread {thread.name!r} serves"
-            return Hazard(path, what, _WHY, stays_here=stays)
+            return Hazard(path, what, _WHY, may_freeze=True, stays_here=stays)
         if (loop := loaded("asyncio:BaseEventLoop")) is not None and is_a(thing, loop):
             runs_in = names.get(attributes_of(thing).get("_thread_id"))
             if runs_in is not None:
                 what = f"an event loop that runs in the thread {runs_in!r}"
-                return Hazard(path, what, _WHY, stays_here=True)
+                return Hazard(path, what, _WHY, may_freeze=True, stays_here=True)
     return None
 
 

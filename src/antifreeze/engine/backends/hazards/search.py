@@ -48,9 +48,9 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
     # What `per_worker` has opened here is opened again in each worker.
     for path, thing in walk(roots, closed=(*closed_types(), *mended_types(), PerWorker)):
         seen.append(thing)
-        has_queue = has_queue or is_shared_queue(thing)
         kind = type(thing)
         if id(kind) not in by_type:
+            has_queue = has_queue or is_shared_queue(thing)
             by_type[id(kind)] = kind, held_by_type(kind)
         held = next((each for each in by_type[id(kind)][1] if each.is_live(thing)), None)
         if is_a(thing, threading.Condition):  # who waits in it, waits in a lock of his own, which is always held
