@@ -44,8 +44,8 @@ processes are control groups, too; where they cannot be made, these trials are p
 
 BOTTOM = f"""
 - A *trial* is one or two epochs under up to {MOST_FAULTS} faults. *Lost* and *repeated* are batches; *wrong* ones differ
-  from torch's or come out of order; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are processes,
-  threads, descriptors, shared memory and temporary files that were there when all was over.
+  from torch's or come out of order; *raised* trials ended in an error, *hung* ones did not end in time; *leaks* are
+  processes, threads, descriptors, shared memory and temporary files that were there when all was over.
 - Kinds are drawn uniformly, then one of the points that the kind can strike at. *Starting* is `worker_init_fn`; *writing*
   is a `__reduce__` of the user's while the batch goes into its slot; *sending*, *just sent* and *idle* are struck from a
   hook on the worker's own calls; *any moment* by a timer of the kernel's, which sends the signal.
