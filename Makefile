@@ -58,6 +58,9 @@ setup: $(READY)
 demo: $(READY)
 	$(BIN)/antifreeze demo
 
+# Hundreds of processes import us, and all of pytest's import every test: compiled anew each time, that is minutes.
+unexport PYTHONDONTWRITEBYTECODE
+
 # In parallel by file, and in one process more than there are processors: tests of processes wait as much as they compute.
 PYTEST = $(BIN)/python -m pytest -n $$(($$($(BIN)/python -c 'import os; print(min(3, os.cpu_count()))') + 1)) --dist loadfile
 
