@@ -6,7 +6,7 @@ import logging
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -234,18 +234,18 @@ def test_no_code_of_the_users_is_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "many",
+    "make",
     [
-        ["x"] * 1_000_000,
-        tuple(range(1_000_000)),
-        dict.fromkeys(range(1_000_000), 1.5),
-        set(range(1_000_000)),
-        deque(["x"] * 1_000_000),
+        lambda: ["x"] * 1_000_000,
+        lambda: tuple(range(1_000_000)),
+        lambda: dict.fromkeys(range(1_000_000), 1.5),
+        lambda: set(range(1_000_000)),
+        lambda: deque(["x"] * 1_000_000),
     ],
-    ids=lambda many: type(many).__name__,
+    ids=["list", "tuple", "dict", "set", "deque"],
 )
-def test_plain_data_costs_nothing(many: Any) -> None:
-    assert [path for path, _ in walk({"dataset": many})] == ["dataset"]
+def test_plain_data_costs_nothing(make: Callable[[], Any]) -> None:
+    assert [path for path, _ in walk({"dataset": make()})] == ["dataset"]
 
 
 def test_a_long_list_is_looked_at_from_end_to_end() -> None:

@@ -2,6 +2,7 @@
 
 import mmap
 import shutil
+from collections.abc import Callable
 from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
@@ -32,27 +33,29 @@ def bulks_of(thing: Any) -> list[Bulk]:
 
 
 @pytest.mark.parametrize(
-    ("thing", "type_", "each"),
+    ("make", "type_", "each"),
     [
-        ([f"image {i:08d}" for i in range(N)], "list", range(60, 90)),
-        ({i: f"image {i:08d}" for i in range(N)}, "dict", range(120, 300)),
-        ({f"image {i:08d}" for i in range(N)}, "set", range(60, 200)),
-        ([{"a": i + 1000, "b": float(i)} for i in range(N)], "list", range(200, 400)),
-        ([Record(i) for i in range(N)], "list", range(50, 250)),
-        ([i + 1000 for i in range(N)], "list", range(30, 45)),
-        (np.array([f"{i}" for i in range(N)], dtype=object), "numpy.ndarray of objects", range(50, 75)),
+        (lambda: [f"image {i:08d}" for i in range(N)], "list", range(60, 90)),
+        (lambda: {i: f"image {i:08d}" for i in range(N)}, "dict", range(120, 300)),
+        (lambda: {f"image {i:08d}" for i in range(N)}, "set", range(60, 200)),
+        (lambda: [{"a": i + 1000, "b": float(i)} for i in range(N)], "list", range(200, 400)),
+        (lambda: [Record(i) for i in range(N)], "list", range(50, 250)),
+        (lambda: [i + 1000 for i in range(N)], "list", range(30, 45)),
+        (lambda: np.array([f"{i}" for i in range(N)], dtype=object), "numpy.ndarray of objects", range(50, 75)),
     ],
-    ids=lambda value: type(value).__name__,
+    ids=["texts", "dict", "set", "dicts", "records", "numbers", "array"],
 )
-def test_containers_of_many_objects_are_told_with_an_estimate(thing: Any, type_: str, each: range) -> None:
-    (bulk,) = bulks_of(thing)
+def test_containers_of_many_objects_are_told_with_an_estimate(make: Callable[[], Any], type_: str, each: range) -> None:
+    (bulk,) = bulks_of(make())
     assert (bulk.path, bulk.type, bulk.count) == ("dataset.thing", type_, N)
     assert bulk.bytes // N in each
     assert bulk.place is not None and bulk.place.text == "self.thing = thing"
 
 
 @pytest.mark.parametrize(
-    "thing", [["a"] * (N - 1), [1] * N, [None, True] * N, np.zeros(1000), torch.zeros(1000)], ids=str
+    "thing",
+    [["a"] * (N - 1), [1] * N, [None, True] * N, np.zeros(1000), torch.zeros(1000)],
+    ids=["few", "one number", "two singletons", "array", "tensor"],
 )
 def test_what_is_small_or_exists_once_is_not_told(thing: Any) -> None:
     assert not bulks_of(thing)
