@@ -36,6 +36,7 @@ from leftovers import (
     take,
     wait_until,
 )
+from modules_aside import ModulesAside
 from user_scripts import SELFTEST, Ended, Script, selftest_text
 
 HERE = Path(__file__).parent
@@ -46,6 +47,7 @@ SCRIPT_DEADLINE_S = 150.0
 OPEN_FILES = 4096
 SESSION = pytest.StashKey[Session]()
 FAILED = pytest.StashKey[bool]()
+ours = ModulesAside(HERE.parent, but=("src", ".venv"))
 # How long an example takes says what else the machine does.
 hypothesis_settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("any machine")
@@ -84,12 +86,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let each file run as if it had been loaded alone.
 
-    What is loaded beside it would be paid for by every `gc.collect()`.
+    What is loaded beside it would be paid for by every `gc.collect()`, and by every worker, which looks at the modules
+    of the user.
     """
-    for name, module in list(sys.modules.items()):
-        path = Path(getattr(module, "__file__", None) or "")
-        if path.name.startswith("test_") and HERE in path.parents:
-            del sys.modules[name]
+    ours.put_aside()
     gc.collect()
     gc.freeze()
 
@@ -127,10 +127,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(scope="module", autouse=True)
 def is_imported(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Of the files with tests, only the one whose turn it is."""
-    sys.modules[request.module.__name__] = request.module
+    """Of all that has been collected, only the file whose turn it is, and what it uses."""
+    ours.bring_back(request.module.__name__)
     yield
-    del sys.modules[request.module.__name__]
+    ours.put_aside()
 
 
 @pytest.fixture(scope="session")
