@@ -142,8 +142,9 @@ def assert_nothing_new(before: Snapshot, mark: Mark, *, has_failed: bool) -> Non
     """Give things a moment to go away, then name what did not."""
 
     def is_clean() -> bool:
-        if leftovers(before, mark):
-            gc.collect()
+        if not leftovers(before, mark):
+            return True
+        gc.collect()
         return not leftovers(before, mark)
 
     if wait_until(is_clean, GRACE_S):
