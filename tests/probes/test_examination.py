@@ -1,5 +1,6 @@
 """Real programs, run up to their first batch, their loaders tried, and all of it gone afterwards."""
 
+import inspect
 import os
 import signal
 import subprocess
@@ -133,8 +134,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
-    """All programs, some at a time: most of their time is the import of torch."""
+def examined(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
+    """All programs that tests ask for, some at a time: most of their time is the import of torch."""
+    here = [
+        item for item in request.session.items if isinstance(item, pytest.Function) and item.module is request.module
+    ]
+    sources = "".join(inspect.getsource(item.function) for item in here)
+    asked = [name for name in PROGRAMS if f'"{name}"' in sources]
     directory = tmp_path_factory.mktemp("patients")
 
     def facts(name: str) -> Facts:
@@ -148,7 +154,7 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Facts]:
         return examine([str(script), "--epochs", "3"], options=Options(timeout_s=timeout_s))
 
     with ThreadPoolExecutor(3) as pool:
-        return dict(zip(PROGRAMS, pool.map(facts, PROGRAMS), strict=True))
+        return dict(zip(asked, pool.map(facts, asked), strict=True))
 
 
 def as_written(facts: Facts) -> Trial:

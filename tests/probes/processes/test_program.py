@@ -1,6 +1,6 @@
 """Programs on stock torch that are frozen now, each in its own way: the doctor names worker, line and cause from outside.
 
-All of them are started at once, and looked at when they have come to where they freeze.
+All that are asked for are started at once, and looked at when they have come to where they freeze.
 """
 
 import os
@@ -25,6 +25,8 @@ from antifreeze.probes.processes import look_at_program
 PATIENTS = Path(__file__).parent / "patients"
 STARTS_WITHIN_S = 60.0
 AT_ONCE = 3
+# Those that tests ask for by name.
+ALWAYS = {"silent_server", "held_lock", "lost_batch", "rank-0"}
 # What waits for something outside may yet get it; the doctor is sure after ten seconds.
 RIPE_S = {"silent_server": 12.0, "nobody_writes": 12.0}
 
@@ -91,7 +93,7 @@ def start(name: str, directory: Path, environment: Mapping[str, str] | None = No
     return Patient(name, process, directory)
 
 
-def start_all(root: Path) -> list[Patient]:
+def start_all(root: Path, wanted: set[str]) -> list[Patient]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     ranks = [
@@ -99,7 +101,7 @@ def start_all(root: Path) -> list[Patient]:
     ]
     alone = sorted(path.stem for path in PATIENTS.glob("*.py") if path.stem != "lone_rank")
     return [
-        *(start(name, root / name) for name in alone),
+        *(start(name, root / name) for name in alone if name in wanted),
         *(start("lone_rank", root / f"rank-{rank['RANK']}", rank) for rank in ranks),
     ]
 
@@ -118,8 +120,12 @@ def examine(patient: Patient) -> Diagnosis:
 
 
 @pytest.fixture(scope="module")
-def patients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Patient]]:
-    started = start_all(tmp_path_factory.mktemp("patients"))
+def patients(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Patient]]:
+    here = [
+        item for item in request.session.items if isinstance(item, pytest.Function) and item.module is request.module
+    ]
+    asked = {item.callspec.params["name"] for item in here if hasattr(item, "callspec")}
+    started = start_all(tmp_path_factory.mktemp("patients"), ALWAYS | asked)
     try:
         deadline = time.monotonic() + STARTS_WITHIN_S
         waited_for = [patient for patient in started if patient.directory.name != "rank-1"]
@@ -174,12 +180,14 @@ def test_a_freeze_is_named_with_worker_line_and_cause(name: str, diagnoses: dict
     assert expected.says in f"{found.what} {found.why}"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", FREEZES)
 def test_no_other_cause_is_named_beside_it(name: str, diagnoses: dict[str, Diagnosis]) -> None:
     beside = [finding for finding in diagnoses[name].findings if finding.code != FREEZES[name].code]
     assert [finding for finding in beside if finding.code != "AF111"] == []
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", ["healthy", "slow_samples"])
 def test_a_training_that_gets_on_has_nothing(name: str, diagnoses: dict[str, Diagnosis]) -> None:
     assert diagnoses[name].findings == []
