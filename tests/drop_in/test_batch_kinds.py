@@ -164,6 +164,7 @@ def test_every_kind_arrives_as_torch_delivers_it(album: Album, group: str, stem:
     assert not found, "\n" + "\n".join(found)
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("stem", ["grown", "clean"])
 def test_tensors_on_one_storage_arrive_on_one_storage(album: Album, stem: str) -> None:
     """Even those that share no byte: what copies a batch (`deepcopy`, `torch.save`) goes by storages."""
@@ -177,6 +178,7 @@ def test_tensors_on_one_storage_arrive_on_one_storage(album: Album, stem: str) -
 
 
 @pytest.mark.usefixtures("not_for_torch")
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("stem", ["grown", "clean"])
 def test_where_torch_hangs_it_arrives_as_it_was_made(album: Album, stem: str) -> None:
     found = []

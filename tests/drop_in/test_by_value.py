@@ -482,12 +482,14 @@ def known() -> dict[str, Ended]:
 
 @pytest.fixture
 def reports(known: dict[str, Ended], start_script: Callable[..., Script]) -> Callable[[str], dict[str, Any]]:
-    if not known:
-        running = {form: start_script(text, env={"ANTIFREEZE": "require"}) for form, text in FORMS.items()}
-        for form, script in running.items():
+    def report(form: str) -> dict[str, Any]:
+        if form not in known:
+            script = start_script(FORMS[form], env={"ANTIFREEZE": "require"})
             known[form] = script.wait_exit(within_s=100)
             script.assert_gone()
-    return lambda form: json.loads(known[form].check().stdout)
+        return dict(json.loads(known[form].check().stdout))
+
+    return report
 
 
 @pytest.mark.long(but=16)
@@ -499,6 +501,7 @@ def test_works_in_a_worker_and_comes_back_as_the_trainers(
     assert reports(form)[name] == ""
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("form", FORMS)
 def test_the_list_is_complete(reports: Callable[[str], dict[str, Any]], form: str) -> None:
     assert sorted(reports(form)) == sorted(NAMES)

@@ -271,6 +271,7 @@ class PerClass(Dataset[Any]):
         return index, self.held[kind].random()
 
 
+@pytest.mark.long(but=4)
 @pytest.mark.parametrize("others", [0, 40], ids=["few objects", "many objects"])
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_generators_that_are_made_late_in_a_pass_go_on(workers: int, others: int) -> None:

@@ -125,6 +125,7 @@ def test_a_debugger_in_a_worker_reads_what_is_typed_and_is_given_all_the_time(
     assert "no progress" not in ended.stdout and ended.stdout.count("set_trace") <= 1, f"{ended}"
 
 
+@pytest.mark.long(but=3)
 @pytest.mark.parametrize("ending", ["", "batch == 9 and sys.exit()", "batch == 9 and os.kill(os.getpid(), 9)"])
 def test_what_workers_started_ends_with_them(way: Way, start_script: StartScript, ending: str) -> None:
     script = start_script(STARTS_OTHERS.replace("ENDING", ending), way.context or "fork", wrapper=at_a_terminal())
