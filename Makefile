@@ -61,8 +61,8 @@ demo: $(READY)
 # Hundreds of processes import us, and all of pytest's import every test: compiled anew each time, that is minutes.
 unexport PYTHONDONTWRITEBYTECODE
 
-# In parallel by file, and in one process more than there are processors: tests of processes wait as much as they compute.
-PYTEST = $(BIN)/python -m pytest -n $$(($$($(BIN)/python -c 'import os; print(min(3, os.cpu_count()))') + 1)) --dist loadfile
+# In parallel by file, and in twice as many processes as there are processors: tests of processes wait as much as they compute.
+PYTEST = $(BIN)/python -m pytest -n $$(($$($(BIN)/python -c 'import os; print(min(2, os.cpu_count()))') * 2)) --dist loadfile
 
 test: $(READY)
 	$(PYTEST) -m "not long"
