@@ -19,8 +19,8 @@ class ModulesAside(MetaPathFinder, Loader):
     """The modules below a folder. One that is imported while it is aside is found here, and is the same as before."""
 
     def __init__(self, root: Path, *, but: Sequence[str]) -> None:
-        self._root = root
-        self._but = [root / name for name in but]
+        self._root = f"{root}/"
+        self._but = tuple(f"{root}/{name}/" for name in but)
         self._aside: dict[str, types.ModuleType] = {}
         self._own_spec: ModuleSpec | None = None
 
@@ -55,8 +55,7 @@ class ModulesAside(MetaPathFinder, Loader):
 
     def _is_below(self, module: types.ModuleType) -> bool:
         file = getattr(module, "__file__", None)
-        folders = Path(file).parents if isinstance(file, str) else ()
-        return self._root in folders and not any(each in folders for each in self._but)
+        return isinstance(file, str) and file.startswith(self._root) and not file.startswith(self._but)
 
 
 def _related(module: types.ModuleType) -> Iterator[str]:
