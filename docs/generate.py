@@ -1,5 +1,7 @@
 """Writes `docs/checks/`: a page for each check, from its docstring and its own example, and an index of all.
 
+And the table of options in the README, from the one in `antifreeze/options.py`.
+
 python docs/generate.py            write them
 python docs/generate.py --check    exit status 1 if they are not as they would be written; what `make check` asks
 """
@@ -16,8 +18,14 @@ from antifreeze.doctor.checks import CHECKS, Check
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.pages import FAMILIES, Page, read_page
 from antifreeze.doctor.render.text import Look, as_block
+from antifreeze.options import OPTIONS
 
 FOLDER = Path(__file__).parent / "checks"
+README = Path(__file__).parents[1] / "README.md"
+OPTIONS_BEGIN, OPTIONS_END = (
+    "<!-- options: written by `make docs` from src/antifreeze/options.py -->\n",
+    "<!-- end of options -->\n",
+)
 INDEX = "README.md"
 LOOK = Look(is_verbose=True)
 INTRODUCTION = """\
@@ -31,7 +39,11 @@ def main(words: list[str]) -> int:
         stale = differing(pages)
         for name in stale:
             sys.stderr.write(f"docs/checks/{name} is not what its check says; run: make docs\n")
-        return int(bool(stale))
+        is_stale = README.read_text(encoding="utf-8") != with_options(README.read_text(encoding="utf-8"))
+        if is_stale:
+            sys.stderr.write("README.md does not have the options as they are; run: make docs\n")
+        return int(bool(stale) or is_stale)
+    README.write_text(with_options(README.read_text(encoding="utf-8")), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for name in differing(pages):
         if name in pages:
@@ -39,6 +51,24 @@ def main(words: list[str]) -> int:
         else:
             (FOLDER / name).unlink()
     return 0
+
+
+def with_options(text: str) -> str:
+    """This text with the table of options, as it is now, between its marks."""
+    head, _, rest = text.partition(OPTIONS_BEGIN)
+    return head + OPTIONS_BEGIN + "\n".join(option_rows()) + "\n" + OPTIONS_END + rest.partition(OPTIONS_END)[2]
+
+
+def option_rows() -> Iterator[str]:
+    yield "| argument of `DataLoader` | `antifreeze run` | variable | effect |"
+    yield "|---|---|---|---|"
+    for option in OPTIONS:
+        is_negative = (option.flag or "").startswith("--no-")
+        argument = f"{option.argument}={'False' if is_negative else ''}" if option.argument else ""
+        variable = f"{option.variable}{'=0' if is_negative else ''}" if option.variable else ""
+        flag = f"{option.flag} {option.metavar or ''}".strip() if option.flag else ""
+        cells = (f"`{cell}`" if cell else "" for cell in (argument, flag, variable))
+        yield f"| {' | '.join(cells)} | {option.help} |".replace("|  |", "| |")
 
 
 def differing(pages: dict[str, str]) -> list[str]:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset, IterableDataset
 import antifreeze
 from antifreeze import DataLoader, adoption
 from antifreeze.iterator import Iterator as OurIterator
-from antifreeze.settings import options_of
+from antifreeze.options import options_of
 from user_scripts import Ended
 
 TORCHS_FACTORY = getattr(TorchLoader._get_iterator, "__wrapped__", TorchLoader._get_iterator)

@@ -56,8 +56,10 @@ engine.wire | engine.flow | engine.crossing | engine.supervise | engine.turns
 engine.plan | engine.arena
 observe
 doctor
-settings | machine | whenimported | resources | hook | engine.numbers | engine.intent | engine.forks | engine.showing
+options | machine | whenimported | resources | hook | engine.numbers | engine.intent | engine.forks | engine.showing
 torch_side
+option_values
+policy
 errors
 codes
 """

@@ -47,7 +47,7 @@ from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Unfit,
 from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind, Ledger
-from antifreeze.settings import Options
+from antifreeze.options import Options
 
 
 class WouldWait(Exception):

@@ -25,7 +25,7 @@ def run(program: str) -> str:
 def test_the_package_the_command_line_and_the_pure_parts_need_nothing_of_linux() -> None:
     pure = [module_name(path) for path in SOURCES if PURE.covers(path)]
     assert pure, "the list of pure files is out of date"
-    names = ["antifreeze", "antifreeze.errors", "antifreeze.settings", "antifreeze.cli.main", *pure]
+    names = ["antifreeze", "antifreeze.errors", "antifreeze.options", "antifreeze.cli.main", *pure]
     imports = "\n".join(f"import {name}" for name in names)
     assert run(f"{BLOCK}\n{imports}\nprint('ok')") == "ok\n"
 

@@ -31,7 +31,7 @@ The path of a batch, and where to read about each step:
     stateful.py          StatefulDataLoader; resuming.py: its iterators; drawing.py: samplers and generators, begun again
     packing.py           packed: millions of objects that workers read without copying their memory
     resources.py         per_worker: a resource that every process opens for itself
-    settings/            every option, checked
+    options.py           every option, once; option_values.py what they can be; policy.py on_error= and Retry
     torch_side/          the only package that uses torch's private names; whether the engine can run on this torch
     install.py           the engine behind loaders that others build
     adoption.py          a loader of ours that a library takes apart stays ours
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     )
     from antifreeze.loader import DataLoader
     from antifreeze.packing import packed
+    from antifreeze.policy import Retry
     from antifreeze.resources import per_worker
-    from antifreeze.settings import Retry
     from antifreeze.stateful import StatefulDataLoader
 
 __version__ = "0.1.0"
@@ -107,7 +107,7 @@ def __getattr__(name: str) -> object:
 
     homes = {
         "DataLoader": "antifreeze.loader",
-        "Retry": "antifreeze.settings",
+        "Retry": "antifreeze.policy",
         "StatefulDataLoader": "antifreeze.stateful",
         "packed": "antifreeze.packing",
         "per_worker": "antifreeze.resources",

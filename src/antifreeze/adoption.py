@@ -20,7 +20,7 @@ from typing import Any
 from antifreeze.inline import iterator_for
 from antifreeze.iterator import Iterator
 from antifreeze.observe.accounts import account_of, share_account
-from antifreeze.settings import Mode, arguments, bequeath, mode
+from antifreeze.options import Mode, arguments, bequeath, mode
 from antifreeze.torch_side.loaders import HAS_ITERATORS, factory, set_factory
 
 TAKE_LOADERS_APART = ("accelerate", "ray")

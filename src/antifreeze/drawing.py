@@ -29,7 +29,7 @@ from antifreeze.engine.worker.kinds import is_held
 from antifreeze.engine.worker.place import has_state
 from antifreeze.errors import CheckpointError
 from antifreeze.observe.say import say_once
-from antifreeze.settings import options_of
+from antifreeze.options import options_of
 from antifreeze.torch_side.loaders import EndlessSampler, is_stream
 
 Noted = tuple[int, Any, Any]

@@ -17,7 +17,7 @@ from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import ConfigError
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, arguments, mode, options_of
+from antifreeze.options import Mode, arguments, mode, options_of
 from antifreeze.torch_side import requirements
 from antifreeze.torch_side.loaders import LocalIterator, is_profiled, is_stream, is_torchs_fetcher, pin_memory
 

@@ -30,7 +30,7 @@ _torchs_own: dict[str, type] = {}
 
 def install() -> None:
     """Put the engine behind every loader of this process, now or as soon as torch has been imported."""
-    from antifreeze.settings import mode
+    from antifreeze.options import mode
 
     mode()  # a setting that cannot work is an error here, and not of some later import
     install_when_imported()
@@ -66,7 +66,7 @@ def _wait_for_the_loaders(_torch: ModuleType) -> None:
 
 
 def _put_engine_in(dataloader: ModuleType) -> None:
-    from antifreeze.settings import Mode, mode
+    from antifreeze.options import Mode, mode
 
     if not _is_wanted or mode() is Mode.OFF:
         return
@@ -89,7 +89,7 @@ def _iterators() -> dict[str, type]:
 def _fail_open(name: str, fault: Exception) -> None:
     """A fault of ours leaves torch as it is and says so, unless the user wants an error then."""
     from antifreeze.errors import InternalError
-    from antifreeze.settings import Mode, mode
+    from antifreeze.options import Mode, mode
 
     if mode() is Mode.REQUIRE:
         raise InternalError(

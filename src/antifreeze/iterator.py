@@ -41,7 +41,7 @@ from antifreeze.observe import usage
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, Options, arguments, mode, options_of
+from antifreeze.options import Mode, Options, arguments, mode, options_of
 from antifreeze.torch_side import self_check
 from antifreeze.torch_side.loaders import (
     BaseIterator,

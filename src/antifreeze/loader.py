@@ -16,7 +16,9 @@ from antifreeze.iterator import Iterator, say_fallback, say_if_not_in_force
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.statistics import Statistics
-from antifreeze.settings import Mode, OnError, Seeding, mode, options_of
+from antifreeze.option_values import Seeding
+from antifreeze.options import Mode, mode, options_of
+from antifreeze.policy import OnError
 from antifreeze.torch_side import requirements
 from antifreeze.torch_side.loaders import HAS_ITERATORS, BaseIterator
 
@@ -108,12 +110,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         ledger_file: str | os.PathLike[str] | None = None,
         **future: Any,
     ) -> None:
-        if worker_threads is not None and worker_threads < 1:
-            raise ConfigError(
-                f"worker_threads={worker_threads} cannot work",
-                why="a worker needs at least one thread",
-                try_="worker_threads=1, or None for as many as libraries like",
-            )
         self.worker_threads = worker_threads
         self.on_error = on_error
         self.max_lost = max_lost

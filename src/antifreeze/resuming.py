@@ -25,7 +25,7 @@ from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.errors import CheckpointError
 from antifreeze.iterator import Iterator, draw_seed, has_data
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Options
+from antifreeze.options import Options
 from antifreeze.torch_side.loaders import reset_base
 
 

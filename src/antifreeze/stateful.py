@@ -21,9 +21,11 @@ from antifreeze.engine.worker.birth import new_generator
 from antifreeze.errors import CheckpointError, ConfigError
 from antifreeze.loader import DataLoader
 from antifreeze.observe.beside import Beside
+from antifreeze.option_values import Seeding
+from antifreeze.options import options_of
+from antifreeze.policy import OnError
 from antifreeze.resuming import Loaded, StatefulIterator, open_state, under_way
 from antifreeze.resuming_alone import InlineIterator, StatefulTicketIterator
-from antifreeze.settings import OnError, Seeding, options_of
 from antifreeze.torch_side.loaders import BaseIterator, forget_iterator, index_sampler, is_stream
 
 T_co = TypeVar("T_co", covariant=True)

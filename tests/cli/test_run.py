@@ -14,6 +14,7 @@ import pytest
 from antifreeze import hook
 from antifreeze.cli import run
 from antifreeze.cli.main import main, part_from_script
+from antifreeze.options import Option
 from user_scripts import Ended
 
 RunScript = Callable[..., Ended]
@@ -389,11 +390,11 @@ def test_a_variable_that_cannot_work_is_refused_before_the_script_starts(
     assert "ANTIFREEZE_MAX_LOST" in refusal(capsys, "run", str(tmp_path / "train.py"))
 
 
-@pytest.mark.parametrize("flag", run.FLAGS, ids=lambda flag: flag.name)
-def test_every_option_is_explained(flag: run.Flag, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", run.FLAGS, ids=lambda option: option.name)
+def test_every_option_is_explained(option: Option, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["run", "--help"])
-    assert f"  {flag.name} " in capsys.readouterr().out
+    assert f"  {option.flag} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["run", "--retr", "3", "train.py"], ["run", "--retry"], ["run", "--no-hedge"]])

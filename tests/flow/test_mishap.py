@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antifreeze.engine.flow.mishap import LONGEST_WAIT_S, wait_before_next
-from antifreeze.settings import Policy, Then
+from antifreeze.policy import Policy, Then
 
 POLICIES = st.builds(
     Policy,

@@ -31,7 +31,7 @@ from antifreeze.errors import SampleFailed, WorkerCrashed, WorkerFrozen, WorkerK
 from antifreeze.observe import say
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
-from antifreeze.settings import Retry
+from antifreeze.policy import Retry
 from drop_in.harness import Way, our_way
 from leftovers import incarnation, is_running, wait_until
 from processes import faulty

@@ -16,7 +16,7 @@ from antifreeze.engine.supervise.watchdog import (
     State,
     Watchdog,
 )
-from antifreeze.settings import ALL_BLOCKED_S, ONE_BLOCKED_S
+from antifreeze.options import ALL_BLOCKED_S, ONE_BLOCKED_S
 
 SEAT = SeatNo(0)
 AT_WORK = Pulse(Step.FETCHING, TicketNo(3), 1)

@@ -20,7 +20,7 @@ from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Work, decod
 from antifreeze.engine.worker.bench import Workbench
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 
 Answer = Filled | Failed | Emptied
 

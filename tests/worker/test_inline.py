@@ -19,7 +19,7 @@ from antifreeze.engine.worker.lenient import NothingLeft
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.stream import EndOfStream
 from antifreeze.errors import CannotCross
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 from worker.benches import draw
 
 WORKERS = 3

@@ -18,7 +18,7 @@ from antifreeze.engine.numbers import TicketNo
 from antifreeze.engine.wire.messages import Emptied, Failed, Filled, Work
 from antifreeze.engine.worker import bench as worker_bench
 from antifreeze.engine.worker import lenient
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 from worker.benches import Bench, draw, kinds
 
 SKIP, REPLACE = Policy("skip"), Policy("replace")

@@ -14,7 +14,7 @@ from antifreeze.engine.wire.messages import Begin, Ended, Failed, Filled, Work
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.renewal import Heritage
 from antifreeze.engine.worker.stream_bench import StreamBench
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 
 
 class Resumable(IterableDataset[int]):

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 from antifreeze.engine.wire.messages import dump_index
 from antifreeze.engine.worker import bench as bench_module
 from antifreeze.engine.worker.place import to_try_out
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 from worker.benches import Bench
 
 

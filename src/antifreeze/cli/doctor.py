@@ -22,7 +22,7 @@ from antifreeze.codes import DISEASES
 from antifreeze.doctor.facts import Facts, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.errors import ConfigError
-from antifreeze.settings import parse_span
+from antifreeze.option_values import SPAN
 
 WITH_VALUE = {"--batches", "--timeout", "--select", "--ignore", "--format", "--save", "--facts"}
 BATCHES = 50
@@ -115,7 +115,7 @@ def examined(patient: Patient, arguments: argparse.Namespace) -> Facts:
     from antifreeze.probes.examination import Options, examine
 
     options = Options(
-        batches=positive(arguments.batches, "--batches"), timeout_s=parse_span(arguments.timeout, "--timeout")
+        batches=positive(arguments.batches, "--batches"), timeout_s=SPAN.read(arguments.timeout, where="--timeout")
     )
     announce(WILL_RUN.format(patient.name), arguments)
     with progress_on(sys.stderr) as progress:

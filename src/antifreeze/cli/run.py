@@ -13,64 +13,31 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from antifreeze.errors import ConfigError
 from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
-from antifreeze.settings import environment, mode, read_variable
+from antifreeze.options import OPTIONS, environment, mode
 
 MODULE = "-m"
 STDIN = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """An option of `run`, and the variable that says the same to the script's loaders."""
-
-    name: str
-    variable: str
-    help: str
-    metavar: str | None = None
-    """What stands for its value in the help; None: it has none."""
-    means: str = "1"
-    """What it means to the variable, if it has no value of its own."""
-
-    @property
-    def attribute(self) -> str:
-        return self.name.removeprefix("--").replace("-", "_")
-
-
-FLAGS = (
-    Flag("--on-error", "ANTIFREEZE_ON_ERROR", "what becomes of a sample that fails: raise, skip or replace", "WHAT"),
-    Flag("--retry", "ANTIFREEZE_RETRY", "fetch a sample that fails again, up to N times, before that", "N"),
-    Flag(
-        "--max-lost", "ANTIFREEZE_MAX_LOST", "samples of an epoch that may be skipped or replaced: 20 or 1%%", "LIMIT"
-    ),
-    Flag("--stall-after", "ANTIFREEZE_STALL_AFTER", "call a blocked sample stuck after this time: 10s or 2m", "TIME"),
-    Flag(
-        "--sample-timeout",
-        "ANTIFREEZE_SAMPLE_TIMEOUT",
-        "give up a sample at which workers have been blocked for this time: 60s or 5m",
-        "TIME",
-    ),
-    Flag("--no-hedge", "ANTIFREEZE_HEDGE", "no second worker for what another one is stuck at", means="0"),
-    Flag("--no-replay", "ANTIFREEZE_REPLAY", "iterable datasets give other items when they are read again", means="0"),
-    Flag("--fix", "ANTIFREEZE_FIX", "put right what torch gets silently wrong: any of rng,shard,stale", "WHAT"),
-    Flag("--ledger", "ANTIFREEZE_LEDGER", "write all that deviates from a calm run to FILE, as JSON lines", "FILE"),
-    Flag("--stats", "ANTIFREEZE_STATS", "print where the time went when the script ends"),
-)
-WITH_VALUE = {flag.name for flag in FLAGS if flag.metavar is not None}
+FLAGS = tuple(option for option in OPTIONS if option.flag is not None)
+WITH_VALUE = {option.flag for option in FLAGS if option.metavar is not None}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "antifreeze run [options] (SCRIPT | -m MODULE) [arguments of the script]"
-    for flag in FLAGS:
-        if flag.metavar is None:
-            parser.add_argument(flag.name, action="store_const", const=flag.means, help=flag.help)
+    for option in FLAGS:
+        assert option.flag is not None
+        text = option.help.replace("`", "").replace("%", "%%")
+        if option.metavar is None:
+            means = "0" if option.flag.startswith("--no-") else "1"
+            parser.add_argument(option.flag, dest=option.name, action="store_const", const=means, help=text)
         else:
-            parser.add_argument(flag.name, metavar=flag.metavar, help=flag.help)
+            parser.add_argument(option.flag, dest=option.name, metavar=option.metavar, help=text)
     program = parser.add_mutually_exclusive_group(required=True)
     program.add_argument(
         "script", metavar="SCRIPT", nargs="?", help="a Python file; all that follows it belongs to the script"
@@ -94,13 +61,14 @@ def execute(arguments: argparse.Namespace) -> NoReturn:
 
 def as_variables(arguments: argparse.Namespace) -> dict[str, str]:
     """What our options are as environment variables; a value that cannot work is refused."""
-    given = {flag: getattr(arguments, flag.attribute) for flag in FLAGS}
     variables = {}
-    for flag, text in given.items():
+    for option in FLAGS:
+        text = getattr(arguments, option.name)
         if text is not None:
-            value = read_variable(flag.variable, text, where=flag.name)
+            assert option.flag is not None and option.variable is not None
+            value = option.values.read(text, where=option.flag)
             # The script may change its directory before it looks.
-            variables[flag.variable] = str(value.absolute()) if isinstance(value, Path) else text
+            variables[option.variable] = str(value.absolute()) if isinstance(value, Path) else text
     return variables
 
 

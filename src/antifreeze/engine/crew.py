@@ -18,7 +18,7 @@ from antifreeze.engine.supervise.watchdog import Watchdog
 from antifreeze.engine.supervisor import Supervisor
 from antifreeze.engine.witness import Witness
 from antifreeze.observe.accounts import Account
-from antifreeze.settings import Options
+from antifreeze.options import Options
 
 
 class Crew(NamedTuple):

@@ -45,7 +45,7 @@ from antifreeze.engine.witness import Witness
 from antifreeze.errors import ArenaError, InternalError
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.say import say_once
-from antifreeze.settings import Mode, Options, mode
+from antifreeze.options import Mode, Options, mode
 
 # The wait is cut into slices of this length; a death or a message ends it at once.
 SLICE_S = 1.0

@@ -15,7 +15,7 @@ from antifreeze.observe.ledger import Ledger
 from antifreeze.observe.report import end_line
 from antifreeze.observe.say import say
 from antifreeze.observe.statistics import Statistics, Tally
-from antifreeze.settings import options_of
+from antifreeze.options import options_of
 
 
 class Source(Protocol):

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Facts, Machine
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.settings import OLDEST_TORCH
+from antifreeze.options import OLDEST_TORCH
 
 CODE = "AF904"
 

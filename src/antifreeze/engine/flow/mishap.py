@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 
 # No failure is given longer than this to pass.
 LONGEST_WAIT_S = 30.0

@@ -40,7 +40,7 @@ from antifreeze.errors import InternalError
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.report import Frame
-from antifreeze.settings import Options
+from antifreeze.options import Options
 
 SHUT_DOWN = "this iterator has been shut down. iter(loader) starts another one"
 

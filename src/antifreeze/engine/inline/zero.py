@@ -44,7 +44,7 @@ from antifreeze.engine.worker.stream import EndOfStream, StreamFetcher
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind
 from antifreeze.observe.report import Frame
-from antifreeze.settings import Options
+from antifreeze.options import Options
 
 
 class _AsTorch(Batcher):

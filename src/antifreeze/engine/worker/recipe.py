@@ -8,7 +8,7 @@ from typing import Any
 
 from antifreeze.engine.wire.channel import Channel
 from antifreeze.engine.worker.mends import Broken
-from antifreeze.settings import Policy
+from antifreeze.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, get_args
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
 
-from antifreeze.settings.refusals import is_int, is_number, one_of, refusal
+from antifreeze.errors import ConfigError
 
 Then = Literal["raise", "skip", "replace"]
 THENS: tuple[str, ...] = get_args(Then)
@@ -31,13 +32,11 @@ class Retry:
 
     def __post_init__(self) -> None:
         if not is_int(self.times) or self.times < 1:
-            raise refusal("times", self.times, "Retry()", "a sample is fetched again once or more", "Retry(3)")
+            raise _refusal("times", self.times, "a sample is fetched again once or more", "Retry(3)")
         if not is_number(self.backoff_s) or not 0 <= self.backoff_s < math.inf:
-            raise refusal(
-                "backoff_s", self.backoff_s, "Retry()", "it is a number of seconds", "Retry(3, backoff_s=0.1)"
-            )
+            raise _refusal("backoff_s", self.backoff_s, "it is a number of seconds", "Retry(3, backoff_s=0.1)")
         if self.then not in THENS:
-            raise refusal("then", self.then, "Retry()", f"it can be {one_of(THENS)}", 'Retry(3, then="skip")')
+            raise _refusal("then", self.then, f"it can be {one_of(THENS)}", 'Retry(3, then="skip")')
 
 
 OnError = Then | Retry
@@ -48,7 +47,7 @@ class Policy:
     """What is done about a sample that fails."""
 
     then: Then = "raise"
-    """At last, when it has failed as often as it may."""
+    """What happens when it has failed as often as it may."""
     retries: int = 0
     """How often it is fetched again before that."""
     backoff_s: float = 0.0
@@ -59,3 +58,22 @@ class Policy:
     def is_strict(self) -> bool:
         """Whether an exception is raised as soon as it comes, as torch does it."""
         return self.then == "raise" and not self.retries
+
+
+def is_int(value: Any) -> bool:
+    """Whether it is a whole number, NumPy's included; True and False are not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a real number, NumPy's included; True and False are not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def one_of(words: tuple[str, ...]) -> str:
+    """All that it can be."""
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _refusal(name: str, value: Any, why: str, try_: str) -> ConfigError:
+    return ConfigError(f"{name}={value!r} cannot work", where="Retry()", why=why, try_=try_)

@@ -1,5 +1,6 @@
 """Every option: words of the environment, keyword arguments, what goes before what, and what is refused."""
 
+import dataclasses
 import inspect
 import itertools
 import pickle
@@ -7,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch.utils.data
 from torch.utils.data import IterableDataset
 
-from antifreeze import DataLoader, Retry
+from antifreeze import DataLoader, Retry, StatefulDataLoader
 from antifreeze.errors import ConfigError
-from antifreeze.settings import DEFAULT_MAX_LOST, Mode, Options, Policy, environment, mode, options_of
+from antifreeze.options import OPTIONS, Mode, Option, Options, environment, mode, options_of
+from antifreeze.policy import DEFAULT_MAX_LOST, Policy
 
 
 @pytest.mark.parametrize(
@@ -208,6 +211,10 @@ def test_another_loaders_attributes_of_the_same_name_are_not_ours() -> None:
         {"fix": "everything"},
         {"fix": ("rng", "magic")},
         {"fix": 3},
+        {"worker_threads": 0},
+        {"worker_threads": "2"},
+        {"worker_threads": True},
+        {"seeding": "random"},
         {"ledger_file": ""},
         {"ledger_file": 3},
     ],
@@ -241,6 +248,39 @@ def test_every_public_attribute_of_a_loader_is_an_argument_so_that_clients_can_r
     assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in ours)
     again = DataLoader([1, 2], **{name: public[name] for name in ours})
     assert options_of(again, {}) == options_of(loader, {}) == options_of(pickle.loads(pickle.dumps(loader)), {})
+
+
+# --- the table
+
+
+@pytest.mark.parametrize("loader", [DataLoader, StatefulDataLoader])
+def test_the_table_has_every_argument_of_ours_and_no_other(loader: type[torch.utils.data.DataLoader[int]]) -> None:
+    torchs = inspect.signature(torch.utils.data.DataLoader.__init__).parameters
+    own = set(inspect.signature(loader.__init__).parameters) - set(torchs) - {"future", "snapshot_every_n_steps"}
+    assert own - {"in_order"} == {option.argument for option in OPTIONS if option.argument is not None}
+
+
+def test_the_table_has_every_field_of_the_options() -> None:
+    fields = {field.name for field in dataclasses.fields(Options)} - {"policy", "watch_s"}
+    assert fields == {option.name for option in OPTIONS} - {"on_error", "retries", "max_lost"}
+
+
+@pytest.mark.parametrize("option", [each for each in OPTIONS if each.argument], ids=lambda option: option.name)
+def test_every_argument_is_explained_to_those_who_ask_the_class(option: Option) -> None:
+    assert f"`{option.argument}`:" in (DataLoader.__doc__ or "")
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_what_a_refusal_says_to_try_can_be_tried(option: Option) -> None:
+    assert option.values.check(option.values.example) is not None
+    if option.variable is not None:
+        assert option.values.parse(option.values.example_of_text) is not None
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    loader = DataLoader([1], max_lost=np.int64(3), stall_after=np.float32(5), worker_threads=np.int64(2))
+    options = options_of(loader, {})
+    assert (options.policy.max_lost, options.stall_after_s, options.worker_threads) == (3, 5.0, 2)
 
 
 # --- Retry
