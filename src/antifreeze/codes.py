@@ -1,12 +1,14 @@
-"""The codes of all diseases, and their names: never renumbered, never reused.
+"""The codes of all checks, and their names: never renumbered, never reused.
 
-Each has a file in `doctor/checks/` that is called like it, where it is described. Families: AF1 freezes; AF2 memory and
-descriptors; AF3 data errors, dead workers, pickling; AF4 speed; AF5 randomness and duplicates; AF6 distributed; AF9 the
-machine.
+Code and name stand at the check itself, in the file in `doctor/checks/` that is called like it; `make docs` copies them
+here, so that the engine can name a problem in a message without importing the checks. Families: AF1 freezes; AF2 memory
+and descriptors; AF3 data errors, dead workers, pickling; AF4 speed; AF5 randomness and duplicates; AF6 distributed; AF9
+the machine.
 """
 
 from __future__ import annotations
 
+# Written by `make docs`.
 DISEASES = {
     "AF101": "fork-after-threads",
     "AF102": "lost-native-pool",

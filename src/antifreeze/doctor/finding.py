@@ -27,7 +27,8 @@ class Weight(IntEnum):
 class Finding:
     """A disease that a patient has."""
 
-    code: str
+    code: str = ""
+    """Filled in by the check that it comes from, and so is `loader` by one that judges loaders."""
     weight: Weight
     what: str
     """What happens, in one sentence that a user without knowledge of processes understands."""

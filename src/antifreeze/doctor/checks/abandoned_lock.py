@@ -20,13 +20,13 @@ https://docs.python.org/3/library/fcntl.html#fcntl.flock
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.cases import Case, at, touches, whose
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of
 from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, is_at_work, never_returned, sample_at, state_of, wait_of
 
-CODE = "AF107"
 FIX = (
     "antifreeze run {script}",
     "guard it with fcntl.flock(file, fcntl.LOCK_EX) instead: the kernel releases that when its holder dies",
@@ -60,8 +60,9 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (_by_death(case) or _by_waiting(case))]
+@check("AF107", "abandoned-lock", sick=SICK, healthy=HEALTHY)
+def abandoned_lock(case: Case) -> list[Finding]:
+    return _by_death(case) or _by_waiting(case)
 
 
 def _by_death(case: Case) -> list[Finding]:
@@ -75,7 +76,6 @@ def _by_death(case: Case) -> list[Finding]:
     at_sample = f" at sample {death.sample}" if death.sample is not None else ""
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if death.locks_held else Weight.LIKELY,
             what=f"worker {death.worker} ended{at_sample} while it held a lock, and nobody can take that lock any more",
             where=(lock.place if lock else None) or death.place or case.built_at,
@@ -83,7 +83,6 @@ def _by_death(case: Case) -> list[Finding]:
             f"({end_of(death)})",
             fix=FIX,
             evidence=(f"pid {death.pid}: {end_of(death)}", f"{path} cannot be taken since"),
-            loader=case.number,
             worker=death.worker,
             pid=death.pid,
             sample=death.sample,
@@ -102,7 +101,6 @@ def _by_waiting(case: Case) -> list[Finding]:
     is_held_by_none = len(waiting) > 1 and all(each in waiting for each in workers)
     return [
         Finding(
-            code=CODE,
             weight=Weight.LIKELY if is_held_by_none else Weight.POSSIBLE,
             what=never_returned(stuck, case),
             where=stuck.place,
@@ -110,7 +108,6 @@ def _by_waiting(case: Case) -> list[Finding]:
             "gets on holds it",
             fix=FIX,
             evidence=(f"{len(waiting)} wait for it", state_of(stuck)),
-            loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
             sample=sample_at(stuck),

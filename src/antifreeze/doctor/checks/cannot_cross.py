@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import Case, cases, first_line
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, Obstacle, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import opener, own_name
 from antifreeze.doctor.unrun import Pair, pairs
 
-CODE = "AF301"
 BY_PICKLE = ("spawn", "forkserver")
 # Values of attributes that pickle refuses, as the source has them.
 REFUSED = {
@@ -69,7 +69,8 @@ SICK = Facts(loaders=(Loader(number=0, num_workers=2, start_method="spawn", obst
 HEALTHY = Facts(loaders=(Loader(number=0, num_workers=2, start_method="fork", obstacles=(_LAMBDA,), crosses=True),))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF301", "cannot-cross", sick=SICK, healthy=HEALTHY)
+def cannot_cross(facts: Facts) -> list[Finding]:
     return [*(found for case in cases(facts) for found in _examine(case)), *_written(facts)]
 
 
@@ -85,7 +86,6 @@ def _examine(case: Case) -> list[Finding]:
     is_ours = case.loader is not None and case.loader.crosses is not False
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what=f"{first.path} cannot be sent to the workers, so none can start",
             where=first.place or case.built_at,
@@ -105,7 +105,6 @@ def _examine(case: Case) -> list[Finding]:
 
 def _by_error(case: Case, raised: Raised) -> Finding:
     return Finding(
-        code=CODE,
         weight=Weight.CERTAIN,
         what="the loader cannot be sent to its workers, so none can start",
         where=raised.culprit_at or raised.place or case.built_at,
@@ -168,7 +167,6 @@ def _refused(pair: Pair) -> Iterator[Finding]:
 
 def _from_source(pair: Pair, path: str, what: str, place: Place, *, weight: Weight = Weight.LIKELY) -> Finding:
     return Finding(
-        code=CODE,
         weight=weight,
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,

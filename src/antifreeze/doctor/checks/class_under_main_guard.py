@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderCall, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF303"
 _MISSING = re.compile(r"Can't get attribute '([\w.]+)' on <module '__(?:mp_)?main__'")
 
 _CALL = LoaderCall(
@@ -45,7 +45,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF303", "class-under-main-guard", sick=SICK, healthy=HEALTHY)
+def class_under_main_guard(facts: Facts) -> list[Finding]:
     return [finding for each in written_loaders(facts) for finding in _examine(each)]
 
 
@@ -57,7 +58,6 @@ def _examine(loader: Written) -> list[Finding]:
     name = missing or next(iter(guarded))
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if missing else Weight.LIKELY if loader.workers else Weight.POSSIBLE,
             what="the workers die at their start, for they cannot find what they need in your script",
             where=guarded.get(name),

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import Case, cases, whose
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.unrun import pairs
 
-CODE = "AF501"
 MAKES = (
     "numpy.random.default_rng",
     "numpy.random.Generator",
@@ -51,7 +51,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF501", "copied-generator", sick=SICK, healthy=HEALTHY)
+def copied_generator(facts: Facts) -> list[Finding]:
     return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
 
 
@@ -64,7 +65,6 @@ def _examine(case: Case) -> list[Finding]:
     more = f" (and {', '.join(seen[0].same_draws[1:4])})" if len(seen[0].same_draws) > 1 else ""
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what="all workers draw the same random numbers, and begin with them again in every epoch",
             where=(held.place if held else None) or case.built_at,
@@ -97,7 +97,6 @@ def _written(facts: Facts) -> Iterator[Finding]:
         for each in pair.dataset.assignments:
             if each.value in MAKES and each.used_at is not None:
                 yield Finding(
-                    code=CODE,
                     weight=Weight.POSSIBLE if may_seed else Weight.LIKELY,
                     what="all workers would draw the same random numbers, and begin with them again in every epoch",
                     where=each.place,

@@ -19,12 +19,12 @@ https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 from __future__ import annotations
 
 from antifreeze.doctor.advice import measured, rate
-from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, is_at_work, wait_of
 
-CODE = "AF406"
 # So much faster is worth a word.
 FASTER = 2.0
 # Faster than any training step: nobody waits for that.
@@ -59,8 +59,9 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (_waiting(case) if case.is_live else _measured(case))]
+@check("AF406", "data-bound", sick=SICK, healthy=HEALTHY)
+def data_bound(case: Case) -> list[Finding]:
+    return _waiting(case) if case.is_live else _measured(case)
 
 
 def _measured(case: Case) -> list[Finding]:
@@ -76,7 +77,6 @@ def _measured(case: Case) -> list[Finding]:
     run = "antifreeze run {script}" if best.engine == "antifreeze" else f"DataLoader(…, num_workers={best.workers})"
     return [
         Finding(
-            code=CODE,
             weight=Weight.POSSIBLE,
             what=f"loading could be {best.samples_per_s / now:.1f} times as fast",
             where=case.built_at,
@@ -84,7 +84,6 @@ def _measured(case: Case) -> list[Finding]:
             f"{best.workers} on {best.engine}; it matters if the training step is faster than loading",
             fix=(run, "antifreeze run --stats {script}   (tells how long the training waits)"),
             evidence=tuple(f"{p.engine}, {p.workers} workers: {p.samples_per_s:.0f}/s" for p in points[:6]),
-            loader=case.number,
             rivals=("AF402", "AF403"),
             decide="antifreeze run --stats {script}",
         )
@@ -101,7 +100,6 @@ def _waiting(case: Case) -> list[Finding]:
     place = next((each.place for each in busy if each.place), None)
     return [
         Finding(
-            code=CODE,
             weight=Weight.POSSIBLE,
             what=f"the training waits for its loader, and all {len(workers)} workers compute",
             where=place,

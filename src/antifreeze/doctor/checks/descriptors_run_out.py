@@ -20,11 +20,13 @@ https://docs.python.org/3/library/resource.html#resource.RLIMIT_NOFILE
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, cases
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Machine, Outcome, Place, Raised, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF203"
 MESSAGES = ("Too many open files", "received 0 items of ancdata")
 # Open in every program: standard streams, libraries' files, the loader's own pipes.
 OTHERS = 32
@@ -55,50 +57,44 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF203", "descriptors-run-out", sick=SICK, healthy=HEALTHY)
+def descriptors_run_out(case: Case) -> Iterator[Finding]:
     own = next((trial.raised for trial in case.trials if _is_datasets_own(trial)), None)
     if own is not None:
-        return [_of_dataset(case, own)]
+        yield _of_dataset(case, own)
+        return
     loop = case.loop
     kept = loop.kept if loop else ()
     limit = _limit(case)
     is_seen = any(_says_it(trial) for trial in case.trials if trial.engine == "torch")
     weight, needed = (Weight.CERTAIN, 0) if is_seen else _foreseen(case)
     if weight is None:
-        return []
+        return
     place = kept[0] if kept else case.built_at
     of = f"{kept[0].text or 'a line'} at {kept[0]} keeps (a part of) every batch" if kept else _on_their_way(case)
     has = f"; the limit is {limit}" if limit is not None else ""
     batches = (
         f", and an epoch has {case.loader.batches:,} batches" if case.loader and case.loader.batches and kept else ""
     )
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what="the program runs out of open files: each tensor from a worker holds one for as long as it lives",
-            where=place,
-            why=f"{of}{batches}{has}",
-            fix=(
-                "antifreeze run {script}",
-                "keep a copy: .clone(), or .numpy().copy()"
-                if kept or not _tensors(case)
-                else "put the tensors of a batch into few large ones (torch.cat, torch.stack) in the collate_fn",
-                f"ulimit -n {_more(case)}"
-                if _can_raise(case)
-                else 'torch.multiprocessing.set_sharing_strategy("file_system")',
-            ),
-            evidence=("reproduced: Too many open files",)
-            if is_seen
-            else (f"{needed:,} tensors kept > {limit} open files",),
-            loader=case.number,
-            explains=("AF103", "AF305", "AF321", "AF903"),
-        )
-    ]
+    yield Finding(
+        weight=weight,
+        what="the program runs out of open files: each tensor from a worker holds one for as long as it lives",
+        where=place,
+        why=f"{of}{batches}{has}",
+        fix=(
+            "antifreeze run {script}",
+            "keep a copy: .clone(), or .numpy().copy()"
+            if kept or not _tensors(case)
+            else "put the tensors of a batch into few large ones (torch.cat, torch.stack) in the collate_fn",
+            f"ulimit -n {_more(case)}"
+            if _can_raise(case)
+            else 'torch.multiprocessing.set_sharing_strategy("file_system")',
+        ),
+        evidence=("reproduced: Too many open files",)
+        if is_seen
+        else (f"{needed:,} tensors kept > {limit} open files",),
+        explains=("AF103", "AF305", "AF321", "AF903"),
+    )
 
 
 def _of_dataset(case: Case, raised: Raised) -> Finding:
@@ -106,14 +102,12 @@ def _of_dataset(case: Case, raised: Raised) -> Finding:
     more = (f"ulimit -n {_more(case)}   (puts it off)",) if _can_raise(case) else ()
     limit = f" of {_limit(case)}" if _limit(case) is not None else ""
     return Finding(
-        code=CODE,
         weight=Weight.CERTAIN,
         what="the dataset opens files and does not close them, until no more may be open",
         where=raised.place or case.built_at,
         why=f"sample {raised.sample} meets the limit{limit} without workers, too: the files are the dataset's, not tensors",
         fix=("close each file when it is read: with open(…) as file: …", *more),
         evidence=("reproduced without workers", f"{raised.type}: {raised.message}"),
-        loader=case.number,
         sample=raised.sample,
         explains=("AF103", "AF305", "AF321", "AF903"),
     )

@@ -19,11 +19,10 @@ https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderCall, LoaderLoop, Place, Source, WorkerInit
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, are_one, written_loaders
-
-CODE = "AF505"
 
 _CALL = LoaderCall(place=Place("train.py", 33), workers=2)
 
@@ -55,7 +54,8 @@ HEALTHY = _facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF505", "fixed-worker-seed", sick=SICK, healthy=HEALTHY)
+def fixed_worker_seed(facts: Facts) -> list[Finding]:
     return [finding for each in written_loaders(facts) for finding in _examine(each)]
 
 
@@ -88,7 +88,6 @@ def _finding(loader: Written, init: WorkerInit | None, weight: Weight) -> Findin
     name = init.name if init else "worker_init_fn"
     of = f" from {' and '.join(init.seeds_from)}" if init and init.seeds_from else ""
     return Finding(
-        code=CODE,
         weight=weight,
         what="every epoch draws the same random numbers again",
         where=where,

@@ -22,14 +22,16 @@ https://docs.python.org/3/library/os.html#os.fork
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import CAME, Case, at, cases, touches, whose
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import CAME, Case, at, touches, whose
+from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
 from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
-CODE = "AF101"
 KINDS = ("executor", "thread", "loop")
 
 _LINE = Place("train.py", 35, "__getitem__", "return list(self.pool.map(read, range(3)))")
@@ -51,41 +53,34 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF101", "fork-after-threads", sick=SICK, healthy=HEALTHY)
+def fork_after_threads(case: Case) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.THREAD))
     if not seen or not case.is_forked:
-        return []
+        return
     _, stuck = seen[0]
     if _has_threads(case, stuck) or hangs_alone(case, stuck):
-        return []
+        return
     pool = _pool(case, stuck)
     lost = f"the threads of {whose(pool)}" if pool else _threads(case) or "the threads that should do it"
     is_proven = pool is not None and case.works_without_workers is not False
     # Threads of a program that has some, and works where they are.
     is_likely = pool is not None or case.is_live or bool(_threads(case) and case.works_without_workers)
-    return [
-        Finding(
-            code=CODE,
-            weight=case.sure(is_proven=is_proven) if is_likely else Weight.POSSIBLE,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
-            "copies none",
-            fix=_fix(case, pool),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=() if is_likely else ("AF103",),
-            decide=None if is_likely else f"antifreeze dump {stuck.pid}",
-            explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=case.sure(is_proven=is_proven) if is_likely else Weight.POSSIBLE,
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
+        "copies none",
+        fix=_fix(case, pool),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        worker=stuck.worker,
+        pid=stuck.pid,
+        sample=sample_at(stuck),
+        rivals=() if is_likely else ("AF103",),
+        decide=None if is_likely else f"antifreeze dump {stuck.pid}",
+        explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
+    )
 
 
 def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:

@@ -21,14 +21,15 @@ https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#avoiding-and-fig
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at, touches, whose
+from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.handles import own_name
 from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
-
-CODE = "AF104"
 
 _LINE = Place("data.py", 57, "__getitem__", "with self.lock:")
 _LOCK = Held(path="dataset.lock", kind="lock", what="a locked _thread.lock", place=Place("data.py", 20), is_deadly=True)
@@ -42,44 +43,37 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF104", "inherited-lock", sick=SICK, healthy=HEALTHY)
+def inherited_lock(case: Case) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.LOCK))
     if not seen or not case.is_forked:
-        return []
+        return
     _, stuck = seen[0]
     if stuck.role == "trainer":  # without workers nothing was inherited
-        return []
+        return
     locks = [held for held in case.held if held.kind == "lock"]
     lock = next((held for held in locks if touches(held, [stuck.place])), None)
     own = own_name(lock.path, lock.place) if lock else "self.lock"
     name = whose(lock) if lock else f"the lock{at(stuck.place)}"
     is_proven = lock is not None and lock.is_deadly
     if hangs_alone(case, stuck) and not is_proven:
-        return []
-    return [
-        Finding(
-            code=CODE,
-            weight=case.sure(is_proven=is_proven),
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
-            f"training process{_threads(case)}",
-            fix=(
-                "antifreeze run {script}",
-                f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
-            ),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
-        )
-    ]
+        return
+    yield Finding(
+        weight=case.sure(is_proven=is_proven),
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
+        f"training process{_threads(case)}",
+        fix=(
+            "antifreeze run {script}",
+            f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
+        ),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        worker=stuck.worker,
+        pid=stuck.pid,
+        sample=sample_at(stuck),
+        explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
+    )
 
 
 def _threads(case: Case) -> str:

@@ -17,11 +17,11 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#synchronization-
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, speed, written_loaders
 
-CODE = "AF403"
 # Of the workers' time: half of it spent waiting cannot be anything else; below a tenth it is not worth a change.
 HIGH_SHARE = 0.5
 LOW_SHARE = 0.1
@@ -51,7 +51,8 @@ SICK = _facts(lock_share=0.7)
 HEALTHY = _facts(lock_share=0.01)
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF403", "lock-around-reads", sick=SICK, healthy=HEALTHY)
+def lock_around_reads(facts: Facts) -> list[Finding]:
     return [finding for each in written_loaders(facts) for finding in _examine(each)]
 
 
@@ -76,7 +77,6 @@ def _finding(loader: Written, sight: Sight, *, share: float | None) -> Finding:
     if is_slow:
         evidence.append(f"{loader.workers} workers: {together:.0f} samples/s, one: {alone:.0f}")
     return Finding(
-        code=CODE,
         weight=_weight(share, is_slow=is_slow),
         what="only one worker reads at a time",
         where=sight.place,

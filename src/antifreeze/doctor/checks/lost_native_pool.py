@@ -24,8 +24,10 @@ https://github.com/joblib/threadpoolctl, https://docs.pola.rs/user-guide/misc/mu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, touches
+from antifreeze.doctor.cases import Case, at, touches
+from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -40,7 +42,6 @@ from antifreeze.doctor.waits import (
     stuck_in,
 )
 
-CODE = "AF102"
 # What keeps a library from using its pool.
 SWITCHES = {
     "tokenizers": "TOKENIZERS_PARALLELISM=false python {script}",
@@ -64,17 +65,14 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF102", "lost-native-pool", sick=SICK, healthy=HEALTHY)
+def lost_native_pool(case: Case) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.NATIVE))
     if not seen or not case.is_forked:
-        return []
+        return
     _, stuck = seen[0]
     if hangs_alone(case, stuck):
-        return []
+        return
     pool, weight = _suspect(case, stuck)
     name = pool.library if pool else stuck.library or "a native library"
     raised = [place for place in case.facts.source.thread_settings if place.text] if case.facts.source else []
@@ -83,24 +81,20 @@ def _examine(case: Case) -> list[Finding]:
         why += f". {pool.why}"
     if raised:
         why += f". {raised[0].text} at {raised[0]} sets the number of threads"
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=why,
-            fix=_fix(name, pool, is_raised=bool(raised)),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
-            decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF103", "AF104", "AF106", "AF109", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=weight,
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=why,
+        fix=_fix(name, pool, is_raised=bool(raised)),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        worker=stuck.worker,
+        pid=stuck.pid,
+        sample=sample_at(stuck),
+        rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
+        decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
+        explains=("AF103", "AF104", "AF106", "AF109", "AF405"),
+    )
 
 
 def _suspect(case: Case, stuck: Stuck) -> tuple[NativePool | None, Weight]:

@@ -17,11 +17,13 @@ https://docs.pytorch.org/docs/stable/data.html#working-with-collate-fn
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF402"
 # At 0.1 ms each, fewer cannot be felt.
 MANY = 50
 
@@ -58,38 +60,31 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF402", "many-small-tensors", sick=SICK, healthy=HEALTHY)
+def many_small_tensors(case: Case) -> Iterator[Finding]:
     tensors = max((trial.batch_tensors or 0 for trial in case.trials), default=0)
     with_workers = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
     alone = [t for t in case.trials if not t.workers and per_batch(t) is not None]
     if tensors < MANY or not with_workers or not alone:
-        return []
+        return
     slow, fast = per_batch(with_workers[0]) or 0.0, per_batch(alone[0]) or 0.0
     if slow <= 1.2 * fast:
-        return []
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if slow > 2 * fast else Weight.LIKELY,
-            what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {with_workers[0].workers} of them, "
-            f"{1000 * fast:.1f} ms without",
-            where=case.built_at,
-            why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
-            "piece of shared memory of its own",
-            fix=(
-                "antifreeze run {script}",
-                "put the fields into one tensor in collate_fn: torch.stack(…)",
-                "DataLoader(…, num_workers=0)",
-            ),
-            evidence=(f"{tensors} tensors a batch", f"{1000 * slow:.1f} ms against {1000 * fast:.1f} ms"),
-            loader=case.number,
-            explains=("AF404", "AF406"),
-        )
-    ]
+        return
+    yield Finding(
+        weight=Weight.CERTAIN if slow > 2 * fast else Weight.LIKELY,
+        what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {with_workers[0].workers} of them, "
+        f"{1000 * fast:.1f} ms without",
+        where=case.built_at,
+        why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
+        "piece of shared memory of its own",
+        fix=(
+            "antifreeze run {script}",
+            "put the fields into one tensor in collate_fn: torch.stack(…)",
+            "DataLoader(…, num_workers=0)",
+        ),
+        evidence=(f"{tensors} tensors a batch", f"{1000 * slow:.1f} ms against {1000 * fast:.1f} ms"),
+        explains=("AF404", "AF406"),
+    )
 
 
 def per_batch(trial: Trial) -> float | None:

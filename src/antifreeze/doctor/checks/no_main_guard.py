@@ -20,11 +20,11 @@ https://docs.pytorch.org/docs/stable/notes/windows.html#multiprocessing-error-wi
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderCall, LoaderLoop, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF304"
 _SAID = "bootstrapping phase"
 # What a worker says that comes to `set_start_method` on its way to the loop.
 _SAID_BEFORE = "context has already been set"
@@ -52,7 +52,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF304", "no-main-guard", sick=SICK, healthy=HEALTHY)
+def no_main_guard(facts: Facts) -> list[Finding]:
     found = [finding for each in written_loaders(facts) for finding in _examine(each)]
     # One guard is the cure for all loops: the surest finding speaks for the others.
     return sorted(found, key=lambda finding: finding.weight)[:1]
@@ -72,7 +73,6 @@ def _examine(loader: Written) -> list[Finding]:
     begins = f"this line runs whenever the script is imported, and start method {method} imports it in every worker"
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN
             if is_seen or is_seen_before
             else Weight.LIKELY

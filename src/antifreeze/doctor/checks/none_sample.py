@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, Case, at, cases, first_line
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.unrun import pairs
-
-CODE = "AF329"
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", dataset_at=Place("train.py", 19))
 _RAISED = Raised(
@@ -54,7 +53,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF329", "none-sample", sick=SICK, healthy=HEALTHY)
+def none_sample(facts: Facts) -> list[Finding]:
     return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
 
 
@@ -78,7 +78,6 @@ def _examine(case: Case) -> list[Finding]:
         name = f"every sample of a batch ({', '.join(batch[:8])})"
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if trial.none_samples or swallowed else Weight.LIKELY,
             what=f"the dataset returns None for {name}, and no batch can be made of it",
             where=place,
@@ -142,7 +141,6 @@ def _written(facts: Facts) -> Iterator[Finding]:
             continue
         seen.add(sight.place)
         yield Finding(
-            code=CODE,
             weight=Weight.POSSIBLE,
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,

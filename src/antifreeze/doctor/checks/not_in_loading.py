@@ -20,12 +20,12 @@ Read on: https://github.com/benfred/py-spy, https://docs.python.org/3/library/fa
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import LOOKED_S, workers_of
 
-CODE = "AF111"
 LONG_S = 10.0
 """No step that is going on leaves a process without any work for so long."""
 RUNNING_SHARE = 0.1
@@ -68,7 +68,8 @@ _WAITS = {
 }
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF111", "not-in-loading", sick=SICK, healthy=HEALTHY)
+def not_in_loading(facts: Facts) -> list[Finding]:
     launchers = {process.parent for process in facts.processes if process.role == "trainer"}
     trainers = [each for each in facts.processes if each.role == "trainer" and each.pid not in launchers]
     alone = [trainer for trainer in trainers if not collective_of(trainer)]
@@ -95,7 +96,6 @@ def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running:
     sure = not is_running and trainer.still_s >= LONG_S and trainer.waits_in not in ("sleep", "disk", "child")
     loading = f"loading is healthy: all {len(idle)} workers are idle and wait for it" if idle else ""
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if sure else Weight.POSSIBLE,
         what=f"the main process{_rank(trainer)} is in {trainer.place}, not in loading: {does}",
         where=trainer.place,

@@ -19,11 +19,10 @@ Read on: https://docs.python.org/3/library/tempfile.html, https://docs.python.or
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
-
-CODE = "AF332"
 
 _DATASET = DatasetClass(
     name="Decoded",
@@ -41,7 +40,8 @@ SICK = _facts(workers=4)
 HEALTHY = _facts(workers=1)
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF332", "one-path-for-all", sick=SICK, healthy=HEALTHY)
+def one_path_for_all(facts: Facts) -> list[Finding]:
     found: dict[Place, Finding] = {}
     for loader in written_loaders(facts):
         for sight in (sight for each in loader.datasets for sight in each.sights):
@@ -53,7 +53,6 @@ def examine(facts: Facts) -> list[Finding]:
 def _finding(loader: Written, sight: Sight) -> Finding:
     workers = f"{loader.workers} workers" if loader.workers else "all workers"
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if loader.workers else Weight.POSSIBLE,
         what="workers overwrite each other's file",
         where=sight.place,

@@ -22,11 +22,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from antifreeze.doctor.cases import Case, at, cases
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Run, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import as_stuck
 
-CODE = "AF106"
 INIT = 1
 DECIDE = "ps -ef | grep {script}   (after the next kill)"
 
@@ -53,7 +53,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF106", "orphaned-workers", sick=SICK, healthy=HEALTHY)
+def orphaned_workers(facts: Facts) -> list[Finding]:
     tried = [finding for case in cases(facts) for finding in _examine(case)]
     return tried + _found(facts.processes)
 
@@ -84,7 +85,6 @@ def _finding(left: tuple[Stuck, ...], *, evidence: str, number: int | None) -> F
     at_sample = f" with sample {sample}" if sample is not None else ""
     pids = ", ".join(str(each.pid) for each in left[:8])
     return Finding(
-        code=CODE,
         weight=Weight.CERTAIN,
         what=f"{len(left)} worker{'s' * (len(left) > 1)} lived on after the training process was killed",
         where=place,

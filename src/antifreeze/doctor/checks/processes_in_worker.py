@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import at, cases, first_line
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import (
     DatasetClass,
     Facts,
@@ -33,7 +34,6 @@ from antifreeze.doctor.facts import (
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.unrun import pairs
 
-CODE = "AF328"
 MESSAGE = "daemonic processes are not allowed to have children"
 FIX = ("antifreeze run {script}", "use threads in the dataset: concurrent.futures.ThreadPoolExecutor")
 
@@ -57,7 +57,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF328", "processes-in-worker", sick=SICK, healthy=HEALTHY)
+def processes_in_worker(facts: Facts) -> list[Finding]:
     return [*_tried(facts), *_written(facts)]
 
 
@@ -68,7 +69,6 @@ def _tried(facts: Facts) -> Iterator[Finding]:
         if raised is None:
             continue
         yield Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what="the dataset starts processes, which torch forbids its workers",
             where=raised.place,
@@ -89,7 +89,6 @@ def _written(facts: Facts) -> Iterator[Finding]:
         if sight is None or is_tried is False:
             continue
         yield Finding(
-            code=CODE,
             weight=Weight.LIKELY if is_tried else Weight.POSSIBLE,
             what="the dataset starts processes, which torch forbids its workers",
             where=sight.place,

@@ -18,11 +18,10 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, carries_gradients, cases, first_line, is_users, of_sample
+from antifreeze.doctor.cases import Case, at, carries_gradients, first_line, is_users, of_sample
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
-
-CODE = "AF305"
 
 SICK = Facts(
     loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 37)),),
@@ -50,8 +49,9 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (_lost(case) if case.is_live else _examine(case))]
+@check("AF305", "result-cannot-be-sent", sick=SICK, healthy=HEALTHY)
+def result_cannot_be_sent(case: Case) -> list[Finding]:
+    return _lost(case) if case.is_live else _examine(case)
 
 
 def _examine(case: Case) -> list[Finding]:
@@ -65,7 +65,6 @@ def _examine(case: Case) -> list[Finding]:
     made = (loader.collate_at or loader.dataset_at) if loader else None
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"
             f"{', and the training waits for it for ever' if hangs else ''}",
@@ -73,7 +72,6 @@ def _examine(case: Case) -> list[Finding]:
             why=_why(raised),
             fix=_fix(raised),
             evidence=(case.counted(failed), f"{raised.type}: {first_line(raised.message)}"),
-            loader=case.number,
             worker=raised.worker,
             sample=raised.sample,
             explains=("AF103", "AF321"),
@@ -110,7 +108,6 @@ def _lost(case: Case) -> list[Finding]:
     waits = f"the training{at(trainer.place)} waits for a batch that nobody is making"
     return [
         Finding(
-            code=CODE,
             weight=Weight.POSSIBLE,
             what=f"all {len(idle)} workers are idle, and {waits}",
             where=trainer.place,

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DistributedOrder, Facts, LoaderCall, LoaderLoop, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
-
-CODE = "AF602"
 
 _CALL = LoaderCall(
     place=Place("train.py", 31),
@@ -37,7 +36,8 @@ SICK = Facts(source=_SOURCE)
 HEALTHY = Facts(source=replace(_SOURCE, tells_epochs=True))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF602", "same-order-every-epoch", sick=SICK, healthy=HEALTHY)
+def same_order_every_epoch(facts: Facts) -> list[Finding]:
     if facts.source is None or facts.source.tells_epochs:
         return []
     return [finding for each in written_loaders(facts) for finding in _examine(each, facts.source)]
@@ -51,7 +51,6 @@ def _examine(loader: Written, source: Source) -> list[Finding]:
     is_likely = order.shuffles is True and not source.unreadable
     return [
         Finding(
-            code=CODE,
             weight=Weight.LIKELY if is_likely else Weight.POSSIBLE,
             what="every epoch has the same order, and every process the same part of the data",
             where=order.place,

@@ -21,7 +21,10 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`tim
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, comes_again
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at, comes_again
+from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -35,7 +38,6 @@ from antifreeze.doctor.waits import (
     stuck_in,
 )
 
-CODE = "AF103"
 LONG_S = 10.0
 _FOR = {
     "socket": "an answer from the network",
@@ -60,11 +62,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF103", "sample-hangs", sick=SICK, healthy=HEALTHY)
+def sample_hangs(case: Case) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.OUTSIDE))
     unsure = list(stuck_in(case, Wait.UNKNOWN))
     inside = list(stuck_in(case, Wait.THREAD, Wait.LOCK, Wait.NATIVE))
@@ -73,28 +72,24 @@ def _examine(case: Case) -> list[Finding]:
     elif not case.is_forked:  # a lock that nobody inherited
         unsure += inside
     if not seen and not unsure:
-        return []
+        return
     _, stuck = (seen or unsure)[0]
     # In a program that runs, an answer that takes a few seconds may still come.
     is_sure = bool(seen) and (not case.is_live or stuck.seconds >= LONG_S)
-    return [
-        Finding(
-            code=CODE,
-            weight=case.sure(is_proven=_is_far_beyond(stuck)) if is_sure else Weight.POSSIBLE,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=_why(case, stuck),
-            fix=_fix(case, stuck),
-            evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
-            decide=None if is_sure else f"antifreeze dump {stuck.pid}",
-            explains=("AF109", "AF110", *(() if case.is_live or case.has_launcher else ("AF106",))),
-        )
-    ]
+    yield Finding(
+        weight=case.sure(is_proven=_is_far_beyond(stuck)) if is_sure else Weight.POSSIBLE,
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=_why(case, stuck),
+        fix=_fix(case, stuck),
+        evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
+        worker=stuck.worker,
+        pid=stuck.pid,
+        sample=sample_at(stuck),
+        rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
+        decide=None if is_sure else f"antifreeze dump {stuck.pid}",
+        explains=("AF109", "AF110", *(() if case.is_live or case.has_launcher else ("AF106",))),
+    )
 
 
 def _is_far_beyond(stuck: Stuck) -> bool:

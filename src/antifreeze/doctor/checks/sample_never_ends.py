@@ -18,13 +18,15 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, comes_again
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at, comes_again
+from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
 
-CODE = "AF108"
 LONG_S = 10.0
 
 _LINE = Place("train.py", 34, "__getitem__", "crop = self.masks[i][y:y + 4, x:x + 4]")
@@ -42,39 +44,32 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF108", "sample-never-ends", sick=SICK, healthy=HEALTHY)
+def sample_never_ends(case: Case) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.RUNNING))
     if not seen:
-        return []
+        return
     trial, stuck = seen[0]
     loop = _loop(case.facts, stuck)
     weight = _weight(case, trial, stuck, has_loop=loop is not None)
     around = f"; the loop{at(loop.place)} has no end of its own" if loop else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what=never_returned(stuck, case),
-            where=loop.place if loop else stuck.place,
-            why=f"it has been computing{at(stuck.place)} all the time and does not come to an end{around}",
-            fix=(
-                "bound the number of attempts: for attempt in range(100): … else: raise ValueError(index)",
-                "antifreeze run --on-error skip {script}   (then leaves out what raises)",
-            ),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=("AF406",) if weight is Weight.POSSIBLE else (),
-            decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF106", "AF109", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=weight,
+        what=never_returned(stuck, case),
+        where=loop.place if loop else stuck.place,
+        why=f"it has been computing{at(stuck.place)} all the time and does not come to an end{around}",
+        fix=(
+            "bound the number of attempts: for attempt in range(100): … else: raise ValueError(index)",
+            "antifreeze run --on-error skip {script}   (then leaves out what raises)",
+        ),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        worker=stuck.worker,
+        pid=stuck.pid,
+        sample=sample_at(stuck),
+        rivals=("AF406",) if weight is Weight.POSSIBLE else (),
+        decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
+        explains=("AF106", "AF109", "AF405"),
+    )
 
 
 def _weight(case: Case, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight:

@@ -17,11 +17,12 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, carries_gradients, cases, first_line, loads_elsewhere, raised_in
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at, carries_gradients, first_line, loads_elsewhere, raised_in
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
-
-CODE = "AF326"
 
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 32), dataset_at=Place("train.py", 19))
 _RAISED = Raised(
@@ -42,15 +43,12 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF326", "samples-do-not-stack", sick=SICK, healthy=HEALTHY)
+def samples_do_not_stack(case: Case) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "collate") if not trial.none_samples and not trial.deaths]
     raised = failed[0].raised if failed else None
     if raised is None or ("NoneType" in raised.message and not raised.culprit) or carries_gradients(raised):
-        return []
+        return
     # Where the others are alike elsewhere, the sample was, too: something spoilt it on the way.
     is_spoilt = loads_elsewhere(case, raised.sample) and len(failed) == 1
     weight = Weight.POSSIBLE if is_spoilt else Weight.CERTAIN if raised.sample is not None else Weight.LIKELY
@@ -61,25 +59,21 @@ def _examine(case: Case) -> list[Finding]:
     loader = case.loader
     place = raised.culprit_at or raised.place or (loader.collate_at or loader.dataset_at if loader else None)
     is_users_own = loader is not None and not loader.has_default_collate and raised.sample is None
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what=f"a batch cannot be put together: {odd} does not fit",
-            where=place or case.built_at,
-            why=f"{of}: {differs}; collating them fails{at(raised.place)} with {said}"
-            if not is_users_own
-            else f"your collate_fn fails{at(raised.place)} for {of}: {said}",
-            fix=(
-                f"give {odd} what the others have: an empty tensor for what is missing, or one size for all",
-                "DataLoader(…, collate_fn=…) that pads, e.g. with torch.nn.utils.rnn.pad_sequence",
-            ),
-            evidence=(case.counted(failed), said),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-            rivals=("AF307", "AF308") if is_spoilt else (),
-            decide="antifreeze run {script}" if is_spoilt else None,
-            explains=("AF321",),
-        )
-    ]
+    yield Finding(
+        weight=weight,
+        what=f"a batch cannot be put together: {odd} does not fit",
+        where=place or case.built_at,
+        why=f"{of}: {differs}; collating them fails{at(raised.place)} with {said}"
+        if not is_users_own
+        else f"your collate_fn fails{at(raised.place)} for {of}: {said}",
+        fix=(
+            f"give {odd} what the others have: an empty tensor for what is missing, or one size for all",
+            "DataLoader(…, collate_fn=…) that pads, e.g. with torch.nn.utils.rnn.pad_sequence",
+        ),
+        evidence=(case.counted(failed), said),
+        worker=raised.worker,
+        sample=raised.sample,
+        rivals=("AF307", "AF308") if is_spoilt else (),
+        decide="antifreeze run {script}" if is_spoilt else None,
+        explains=("AF321",),
+    )

@@ -23,11 +23,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from antifreeze.doctor.cases import Case, at, cases, comes_again, failed_at, first_line, is_users
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.checks.sample_failed_once import PASSING
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF333"
 STAGES = ("fetch", "collate", "sampler")
 
 _LOADER = Loader(
@@ -44,7 +44,8 @@ SICK = Facts(loaders=(_LOADER,), trials=(replace(_TRIAL, outcome=Outcome.SHORT, 
 HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF333", "second-epoch-fails", sick=SICK, healthy=HEALTHY)
+def second_epoch_fails(facts: Facts) -> list[Finding]:
     return [
         finding
         for case in cases(facts)
@@ -87,7 +88,6 @@ def _empty(case: Case) -> Finding:
 def _finding(case: Case, what: str, where: Place | None, why: str, *, seen: str) -> Finding:
     is_repeated = case.loop is None or case.loop.epochs is not None
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if is_repeated else Weight.POSSIBLE,
         what=what,
         where=where,

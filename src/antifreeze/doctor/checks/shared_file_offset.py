@@ -27,12 +27,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import Case, at, cases, whose
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Assignment, Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import harm_of, opener, own_name
 from antifreeze.doctor.unrun import Pair, pairs
 
-CODE = "AF307"
 KINDS = ("file", "archive", "hdf5")
 DESCRIPTORS = ("os.open", "fileno")
 OPENS = ("open", "io.open", "zipfile.ZipFile", "tarfile.open", "numpy.load", "gzip.open", *DESCRIPTORS)
@@ -55,7 +55,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF307", "shared-file-offset", sick=SICK, healthy=HEALTHY)
+def shared_file_offset(facts: Facts) -> list[Finding]:
     tried = [finding for case in cases(facts) for finding in (_seen(case) or _possible(case))]
     return [*tried, *_written(facts)]
 
@@ -118,7 +119,6 @@ def _finding(
     by_place = "" if is_archive else f"read without a position: os.pread({number}, count, offset), or numpy.memmap"
     may = "may get" if weight is Weight.POSSIBLE else "get"
     return Finding(
-        code=CODE,
         weight=weight,
         what=f"workers {may} each other's data, without an error or with a strange one: they share one open file",
         where=place,

@@ -21,10 +21,10 @@ https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
 from __future__ import annotations
 
 from antifreeze.doctor.cases import cases
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF204"
 MB = 1 << 20
 
 _LOADER = Loader(number=0, built_at=Place("train.py", 41), num_workers=8, prefetch_factor=2, batch_size=32)
@@ -54,7 +54,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF204", "shm-too-small", sick=SICK, healthy=HEALTHY)
+def shm_too_small(facts: Facts) -> list[Finding]:
     return [finding for loader in facts.loaders for finding in _examine(facts, loader)]
 
 
@@ -79,7 +80,6 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
         fix.append("DataLoader(…, prefetch_factor=1) or fewer workers")
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if is_seen else Weight.POSSIBLE if works else Weight.LIKELY,
             what="shared memory runs full, and the workers cannot hand over their batches",
             where=loader.built_at,
@@ -101,7 +101,6 @@ def _kept(facts: Facts, loader: Loader, batch: int, size: int) -> list[Finding]:
     is_all = loop.keeps_all and not loop.breaks
     return [
         Finding(
-            code=CODE,
             weight=Weight.LIKELY if is_all else Weight.POSSIBLE,
             what="shared memory runs full: a batch from a worker stays there for as long as it, or a view of it, lives",
             where=loop.kept[0],

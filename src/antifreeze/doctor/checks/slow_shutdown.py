@@ -21,12 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, cases
+from antifreeze.doctor.cases import CAME, Case
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import is_at_work
 
-CODE = "AF405"
 # torch waits 5 s for a worker (MP_STATUS_CHECK_INTERVAL); less is ordinary work being finished.
 SLOW_S = 4.0
 
@@ -53,8 +53,9 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (*_examine(case), *_held_by_threads(case))]
+@check("AF405", "slow-shutdown", sick=SICK, healthy=HEALTHY)
+def slow_shutdown(case: Case) -> list[Finding]:
+    return [*_examine(case), *_held_by_threads(case)]
 
 
 def _examine(case: Case) -> list[Finding]:
@@ -75,14 +76,12 @@ def _examine(case: Case) -> list[Finding]:
     leaves_at = f"the loop is left at {leaves[0]}" if leaves else "a loop that is left early"
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if leaves else Weight.POSSIBLE,
             what=f"leaving the loop took {trial.shutdown_s:.0f} s",
             where=leaves[0] if leaves else case.built_at,
             why=f"{leaves_at} while workers are busy{at_what}; torch waits 5 s for each of {trial.workers} workers in turn",
             fix=("antifreeze run {script}   (all workers together get 2 s)", "keep samples short"),
             evidence=(f"timed in a trial: {trial.shutdown_s:.1f} s",),
-            loader=case.number,
             worker=busy.worker if busy else None,
             pid=busy.pid if busy else None,
             sample=busy.sample if busy else None,
@@ -99,7 +98,6 @@ def _held_by_threads(case: Case) -> Iterator[Finding]:
     if held and case.loader is not None:
         trial, stuck = held[0]
         yield Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what=f"the workers do not end when the epoch does, and torch waits 5 s for each of {trial.workers}",
             where=case.loader.dataset_at or case.built_at,
@@ -107,7 +105,6 @@ def _held_by_threads(case: Case) -> Iterator[Finding]:
             "started in it, is no daemon, and does not end",
             fix=("threading.Thread(…, daemon=True)", "antifreeze run {script}   (all workers together get 2 s)"),
             evidence=(case.counted([trial]), "the worker is in threading._shutdown"),
-            loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
             explains=("AF106",),

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, LoaderLoop, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF503"
 _ASSIGNED = re.compile(r"\.(\w+) = ")
 _CALLED = re.compile(r"\.(\w+)\(")
 
@@ -48,7 +48,8 @@ SICK = _facts(persistent="True")
 HEALTHY = _facts(persistent="False")
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF503", "stale-dataset", sick=SICK, healthy=HEALTHY)
+def stale_dataset(facts: Facts) -> list[Finding]:
     return [finding for each in written_loaders(facts) for finding in _examine(each)]
 
 
@@ -62,7 +63,6 @@ def _examine(loader: Written) -> list[Finding]:
 def _finding(loader: Written, place: Place) -> Finding:
     names = ", ".join(f"self.{name}" for name in _attributes(loader, place.text))
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if loader.workers else Weight.POSSIBLE,
         what="the workers do not see that the dataset has changed, and go on with the old one",
         where=place,

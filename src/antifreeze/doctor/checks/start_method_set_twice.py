@@ -17,11 +17,11 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Clash, Facts, Outcome, Place, Raised, Run, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import are_one
 
-CODE = "AF905"
 SAID = "context has already been set"
 
 _PLACE = Place("train.py", 31, "", 'mp.set_start_method("spawn")')
@@ -38,7 +38,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF905", "start-method-set-twice", sick=SICK, healthy=HEALTHY)
+def start_method_set_twice(facts: Facts) -> list[Finding]:
     clashes = facts.source.start_method_clashes if facts.source else ()
     if facts.run is not None:
         return [_seen(facts.run, clashes)] if _is_seen(facts.run) else _in_workers(facts)
@@ -60,7 +61,6 @@ def _in_workers(facts: Facts) -> list[Finding]:
         return []
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what="every worker ends where the script sets the start method of processes",
             where=where,
@@ -82,7 +82,6 @@ def _seen(run: Run, clashes: tuple[Clash, ...]) -> Finding:
 def _finding(where: Place | None, earlier: Place | None, weight: Weight) -> Finding:
     settled = f"{earlier} has settled it before" if earlier else "something, perhaps a library, has settled it before"
     return Finding(
-        code=CODE,
         weight=weight,
         what="the program ends where it sets the start method of processes",
         where=where,

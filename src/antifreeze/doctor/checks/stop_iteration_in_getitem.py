@@ -16,11 +16,12 @@ https://docs.python.org/3/library/functions.html#next
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
-
-CODE = "AF325"
 
 _LOADER = Loader(number=0, num_workers=2, samples=40)
 _RAISED = Raised(type="StopIteration", message="", stage="fetch", place=Place("train.py", 30), sample="16")
@@ -44,39 +45,32 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF325", "stop-iteration-in-getitem", sick=SICK, healthy=HEALTHY)
+def stop_iteration_in_getitem(case: Case) -> Iterator[Finding]:
     raising = [trial for trial in case.trials if trial.raised and trial.raised.type == "StopIteration"]
     short = [trial for trial in case.trials if trial.outcome is Outcome.SHORT]
     sight = _next(case)
     if not raising and not (short and sight):
-        return []
+        return
     trial = (raising or short)[0]
     raised = trial.raised if raising else None
     place = (raised.place if raised else None) or (sight.place if sight else None)
     of = f" of {case.loader.samples:,}" if case.loader and case.loader.samples else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if raising and short else Weight.LIKELY if raising else Weight.POSSIBLE,
-            what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
-            where=place,
-            why="StopIteration is "
-            f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of a loader "
-            "it means that the epoch is over",
-            fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
-            evidence=(case.counted(raising or short),),
-            loader=case.number,
-            worker=raised.worker if raised else None,
-            sample=raised.sample if raised else None,
-            rivals=() if raising else ("AF327",),
-            decide=None if raising else "python -c 'for i in range(len(dataset)): dataset[i]'",
-            explains=("AF321", "AF322"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if raising and short else Weight.LIKELY if raising else Weight.POSSIBLE,
+        what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
+        where=place,
+        why="StopIteration is "
+        f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of a loader "
+        "it means that the epoch is over",
+        fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
+        evidence=(case.counted(raising or short),),
+        worker=raised.worker if raised else None,
+        sample=raised.sample if raised else None,
+        rivals=() if raising else ("AF327",),
+        decide=None if raising else "python -c 'for i in range(len(dataset)): dataset[i]'",
+        explains=("AF321", "AF322"),
+    )
 
 
 def _next(case: Case) -> Sight | None:

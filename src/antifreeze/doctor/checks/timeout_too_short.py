@@ -17,11 +17,13 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import CAME, Case, at, cases
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import CAME, Case, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF109"
 MESSAGE = "DataLoader timed out"
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", timeout_s=3, built_at=Place("train.py", 37))
@@ -39,18 +41,15 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF109", "timeout-too-short", sick=SICK, healthy=HEALTHY)
+def timeout_too_short(case: Case) -> Iterator[Finding]:
     trial = next((each for each in case.trials if each.raised and MESSAGE in each.raised.message), None)
     if trial is None or (not trial.is_as_written and case.loader is not None and not case.loader.timeout_s):
-        return []
+        return
     came = [each for each in case.trials if each.outcome in CAME]
     hangs = any(each.outcome is Outcome.HANG for each in case.trials)
     if hangs and not came:
-        return []
+        return
     limit = f"timeout={case.loader.timeout_s:g}" if case.loader and case.loader.timeout_s else "timeout"
     slow = next((stuck for stuck in trial.stuck if stuck.place and stuck.stage != "idle"), None)
     took = max((each.first_batch_s or 0 for each in came), default=0.0)
@@ -61,28 +60,24 @@ def _examine(case: Case) -> list[Finding]:
         else at(slow.place if slow else None)
     )
     needed = f"the first batch takes {took:.1f} s" if took else "a batch takes longer than that"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if came else Weight.POSSIBLE,
-            what=f"the training ends with a time-out although its workers get on: {limit} is too short",
-            where=case.built_at or (slow.place if slow else None),
-            why=f"{limit}{at(case.built_at)} limits every wait for a batch, and {needed}{line}",
-            fix=(
-                "antifreeze run {script}",
-                f"DataLoader(…, timeout={needs:.0f}), or leave timeout out",
-                "do the slow part before training",
-            ),
-            evidence=(
-                f"reproduced: {trial.raised.message if trial.raised else MESSAGE}",
-                f"with more time {len(came)} trials work",
-            ),
-            loader=case.number,
-            worker=slow.worker if slow else None,
-            pid=slow.pid if slow else None,
-            sample=slow.sample if slow else None,
-            rivals=() if came else ("AF103",),
-            decide=None if came else "antifreeze run {script}",
-            explains=("AF321",) if came else (),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if came else Weight.POSSIBLE,
+        what=f"the training ends with a time-out although its workers get on: {limit} is too short",
+        where=case.built_at or (slow.place if slow else None),
+        why=f"{limit}{at(case.built_at)} limits every wait for a batch, and {needed}{line}",
+        fix=(
+            "antifreeze run {script}",
+            f"DataLoader(…, timeout={needs:.0f}), or leave timeout out",
+            "do the slow part before training",
+        ),
+        evidence=(
+            f"reproduced: {trial.raised.message if trial.raised else MESSAGE}",
+            f"with more time {len(came)} trials work",
+        ),
+        worker=slow.worker if slow else None,
+        pid=slow.pid if slow else None,
+        sample=slow.sample if slow else None,
+        rivals=() if came else ("AF103",),
+        decide=None if came else "antifreeze run {script}",
+        explains=("AF321",) if came else (),
+    )

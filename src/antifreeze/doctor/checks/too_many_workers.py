@@ -18,11 +18,11 @@ https://docs.docker.com/engine/containers/resource_constraints/#cpu
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderCall, Machine, Outcome, Place, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, speed, written_loaders
 
-CODE = "AF404"
 # As fast, within what two measurements of the same differ by.
 AS_FAST = 0.95
 # Shorter measurements tell more about the start of processes than about loading.
@@ -39,7 +39,8 @@ SICK = _facts(usable_cpus=4)
 HEALTHY = _facts(usable_cpus=16)
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF404", "too-many-workers", sick=SICK, healthy=HEALTHY)
+def too_many_workers(facts: Facts) -> list[Finding]:
     return [finding for each in written_loaders(facts) for finding in _examine(each)]
 
 
@@ -52,7 +53,6 @@ def _examine(loader: Written) -> list[Finding]:
     of = f" of the {machine.cpus} that the machine has" if machine.cpus > machine.usable_cpus else ""
     return [
         Finding(
-            code=CODE,
             weight=Weight.LIKELY if fewer else Weight.POSSIBLE,
             what=f"{loader.workers} workers take turns on {machine.usable_cpus} processors",
             where=loader.place,

@@ -19,12 +19,12 @@ https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-
 from __future__ import annotations
 
 from antifreeze.doctor.cases import cases
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF504"
 # The engine's own words, in the error output of a trial on it.
-TOLD = f"{CODE} unrepeatable-stream"
+TOLD = "AF504 unrepeatable-stream"
 
 _LOADER = Loader(number=0, num_workers=2, is_iterable=True, dataset_at=Place("train.py", 19))
 SICK = Facts(
@@ -42,10 +42,10 @@ SICK = Facts(
 HEALTHY = Facts(loaders=(_LOADER,), trials=(Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF504", "unrepeatable-stream", sick=SICK, healthy=HEALTHY)
+def unrepeatable_stream(facts: Facts) -> list[Finding]:
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what="a worker died, and its stream gave other items when it was read again: some came twice, others not "
             "at all",

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import Case, cases
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.unrun import pairs
 
-CODE = "AF502"
 FIX = (
     "antifreeze run --fix shard {script}",
     "in __iter__: info = get_worker_info(); islice(items, info.id if info else 0, None, info.num_workers if info else 1)",
@@ -64,7 +64,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF502", "unsharded-stream", sick=SICK, healthy=HEALTHY)
+def unsharded_stream(facts: Facts) -> list[Finding]:
     found = [finding for case in cases(facts) for finding in (*_examine(case), *_uneven(case))]
     return [*found, *_written(facts)]
 
@@ -78,7 +79,6 @@ def _examine(case: Case) -> list[Finding]:
     name = (case.loader.dataset if case.loader else "") or "the dataset"
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
             what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
             where=place or case.built_at,
@@ -105,7 +105,6 @@ def _uneven(case: Case) -> Iterator[Finding]:
     place = case.loader.dataset_at
     lost = f"{one - came:,} of {one:,} samples never come" if came < one else f"{came - one:,} samples come twice"
     yield Finding(
-        code=CODE,
         weight=Weight.POSSIBLE,  # what a stream packs together depends on where it begins
         what=f"{lost}: the shares of {case.num_workers} workers do not add up to the stream",
         where=place or case.built_at,
@@ -123,7 +122,6 @@ def _written(facts: Facts) -> Iterator[Finding]:
         if not pair.dataset.is_iterable or pair.dataset.asks_for_worker_info is not False or several is False:
             continue
         yield Finding(
-            code=CODE,
             # A stream of random samples needs no shares, and the share may come from what it is given.
             weight=Weight.POSSIBLE,
             what="every sample would come once from each worker: each reads the whole stream",

@@ -18,12 +18,14 @@ Read on: https://docs.python.org/3/library/faulthandler.html, https://man7.org/l
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF312"
 MEANINGS = {
     "SIGSEGV": "native code read or wrote memory that is not its own",
     "SIGABRT": "native code gave up (abort)",
@@ -44,34 +46,28 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        crashed = [(trial, death) for trial, death in deaths_in(case) if signal_of(death) in OWN_FAULT]
-        if not crashed:
-            continue
-        _, death = crashed[0]
-        signal = signal_of(death) or ""
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.CERTAIN,
-                what=f"{of_worker(death)} crashed with {signal}, and torch ends the training with it",
-                where=death.place or case.built_at,
-                why=f"{MEANINGS.get(signal, f'it was ended by {signal}')}{at(death.place)}",
-                fix=(
-                    "antifreeze run {script}",
-                    f"load sample {death.sample} alone, under python -X faulthandler"
-                    if death.sample is not None
-                    else "python -X faulthandler {script}",
-                    "update the library that this line calls",
-                ),
-                evidence=(case.counted({t.workers: t for t, _ in crashed}.values()), f"pid {death.pid}: {signal}"),
-                loader=case.number,
-                worker=death.worker,
-                pid=death.pid,
-                sample=death.sample,
-                explains=("AF103", "AF321", "AF405"),
-            )
-        )
-    return findings
+@check("AF312", "worker-crashed", sick=SICK, healthy=HEALTHY)
+def worker_crashed(case: Case) -> Iterator[Finding]:
+    crashed = [(trial, death) for trial, death in deaths_in(case) if signal_of(death) in OWN_FAULT]
+    if not crashed:
+        return
+    _, death = crashed[0]
+    signal = signal_of(death) or ""
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{of_worker(death)} crashed with {signal}, and torch ends the training with it",
+        where=death.place or case.built_at,
+        why=f"{MEANINGS.get(signal, f'it was ended by {signal}')}{at(death.place)}",
+        fix=(
+            "antifreeze run {script}",
+            f"load sample {death.sample} alone, under python -X faulthandler"
+            if death.sample is not None
+            else "python -X faulthandler {script}",
+            "update the library that this line calls",
+        ),
+        evidence=(case.counted({t.workers: t for t, _ in crashed}.values()), f"pid {death.pid}: {signal}"),
+        worker=death.worker,
+        pid=death.pid,
+        sample=death.sample,
+        explains=("AF103", "AF321", "AF405"),
+    )

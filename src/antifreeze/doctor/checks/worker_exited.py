@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.cases import Case, at, cases, last_line
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_at_birth, is_exit, of_worker
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.unrun import pairs
-
-CODE = "AF314"
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=1, how="os._exit", sample="13", place=Place("train.py", 34))
@@ -39,7 +38,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF314", "worker-exited", sick=SICK, healthy=HEALTHY)
+def worker_exited(facts: Facts) -> list[Finding]:
     return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
 
 
@@ -59,7 +59,6 @@ def _examine(case: Case) -> list[Finding]:
     )
     return [
         Finding(
-            code=CODE,
             # Why a worker does not come to life has many causes, with checks of their own.
             weight=Weight.POSSIBLE if at_birth else Weight.CERTAIN,
             what=f"{of_worker(death)} ended by itself with {end_of(death)}{hangs}",
@@ -98,7 +97,6 @@ def _written(facts: Facts) -> Iterator[Finding]:
             if sight.kind == "exit" and sight.place not in seen:
                 seen.add(sight.place)
                 yield Finding(
-                    code=CODE,
                     weight=Weight.POSSIBLE,
                     what="a worker would end without a traceback, and the training with it",
                     where=sight.place,

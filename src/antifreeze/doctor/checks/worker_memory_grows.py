@@ -18,12 +18,13 @@ https://docs.python.org/3/library/tracemalloc.html
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, cases, grown_most, size
+from antifreeze.doctor.cases import Case, grown_most, size
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Sight, Trial, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF207"
 MB = 1 << 20
 # What warming up takes: modules that are imported late, buffers, allocators.
 GROWTH_BYTES = 64 * MB
@@ -59,43 +60,34 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF207", "worker-memory-grows", sick=SICK, healthy=HEALTHY)
+def worker_memory_grows(case: Case) -> Iterator[Finding]:
     memory = grown_most(case)
     if memory is None or case.loader is None or memory.samples < SAMPLES:
-        return []
+        return
     grown = memory.last_bytes - memory.first_bytes
     if grown < max(GROWTH_BYTES, 0.25 * memory.first_bytes):
-        return []
+        return
     available = case.facts.machine.memory_available_bytes if case.facts.machine else None
     whole = grown / memory.samples * (case.loader.samples or 0)
     ends = f"; over an epoch that would be {size(whole)}, and {size(available)} are free" if available and whole else ""
     kept = _kept(case)
     name = case.loader.dataset or "the dataset"
     what = f"what {name} adds to {kept.what} at {kept.place}" if kept else f"something that {name} collects"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if kept else Weight.POSSIBLE,
-            what=f"the memory of the workers grows: worker {memory.worker} by {size(grown)} in {memory.samples:,} samples",
-            where=kept.place if kept else case.loader.dataset_at or case.built_at,
-            why=f"{what} in its worker is never let go{ends}",
-            fix=(
-                "bound what is cached per worker: functools.lru_cache(maxsize=1000)",
-                "leave persistent_workers out: workers are new in every epoch",
-            ),
-            evidence=(
-                f"private memory of worker {memory.worker}: {size(memory.first_bytes)} → {size(memory.last_bytes)}",
-            ),
-            loader=case.number,
-            worker=memory.worker,
-            rivals=() if kept else ("AF206",),
-            decide=None if kept else "antifreeze doctor --batches 200 {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if kept else Weight.POSSIBLE,
+        what=f"the memory of the workers grows: worker {memory.worker} by {size(grown)} in {memory.samples:,} samples",
+        where=kept.place if kept else case.loader.dataset_at or case.built_at,
+        why=f"{what} in its worker is never let go{ends}",
+        fix=(
+            "bound what is cached per worker: functools.lru_cache(maxsize=1000)",
+            "leave persistent_workers out: workers are new in every epoch",
+        ),
+        evidence=(f"private memory of worker {memory.worker}: {size(memory.first_bytes)} → {size(memory.last_bytes)}",),
+        worker=memory.worker,
+        rivals=() if kept else ("AF206",),
+        decide=None if kept else "antifreeze doctor --batches 200 {script}",
+    )
 
 
 def _kept(case: Case) -> Sight | None:

@@ -19,11 +19,10 @@ https://docs.python.org/3/library/multiprocessing.html#sharing-state-between-pro
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
-
-CODE = "AF330"
 
 _CALL = LoaderCall(place=Place("train.py", 36), workers=2, datasets=("Files",))
 _CHANGE = Sight(kind="changes-self", what="self.bad", place=Place("train.py", 28), also=Place("train.py", 38))
@@ -49,7 +48,8 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF330", "worker-state-lost", sick=SICK, healthy=HEALTHY)
+def worker_state_lost(facts: Facts) -> list[Finding]:
     found: dict[Place, Finding] = {}
     for loader in written_loaders(facts):
         for sight in (sight for each in loader.datasets for sight in each.sights):
@@ -61,7 +61,6 @@ def examine(facts: Facts) -> list[Finding]:
 def _finding(loader: Written, sight: Sight, *, read_at: Place) -> Finding:
     workers = f"{loader.workers} workers have" if loader.workers else "each worker has"
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if loader.workers else Weight.POSSIBLE,
         what="what the workers note in the dataset never reaches the main process",
         where=sight.place,

@@ -21,11 +21,11 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF401"
 # Below this share of an epoch, nobody would notice; from there on it is worth a line in the script.
 WORTH_TELLING = 0.05
 HEAVY = 0.2
@@ -60,7 +60,8 @@ SICK = _facts(first_batch_s=3.1)
 HEALTHY = _facts(first_batch_s=0.01)
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF401", "workers-restarted", sick=SICK, healthy=HEALTHY)
+def workers_restarted(facts: Facts) -> list[Finding]:
     return [finding for each in written_loaders(facts) for finding in _examine(each)]
 
 
@@ -80,7 +81,6 @@ def _examine(loader: Written) -> list[Finding]:
     costs = f", {start_s:.1f} s per epoch" if start_s is not None else ""
     return [
         Finding(
-            code=CODE,
             weight=_weight(loader, share, epochs),
             what=f"all workers are started again for every epoch{costs}",
             where=loader.place,
@@ -111,7 +111,6 @@ def _prepared_again(loader: Written, epochs: Place) -> list[Finding]:
         return []
     return [
         Finding(
-            code=CODE,
             weight=Weight.POSSIBLE,
             what=f"new workers prepare themselves in every epoch, {warm_up_s:.1f} s of {trial.seconds:.1f} s",
             where=loader.place,
