@@ -11,7 +11,7 @@ A check looks for one problem. Its file in `checks/` is called like the problem 
 The function is pure, and silent where a fact is missing: a wrong diagnosis costs more than none.
 
 To add a check: its file, and facts of a program that has the problem in `tests/doctor/test_zoo_by_hand.py`. `make docs`
-then writes its page and its line in `codes.py`.
+then writes its page and its line in `codes.py`. If it explains others, or others it, that stands in `precedence.py`.
 """
 
 from __future__ import annotations

@@ -50,5 +50,5 @@ class Finding:
     """Codes that fit the evidence nearly as well; at most two, and only if it is no more than possible."""
     decide: str | None = None
     """The one command that would decide between them."""
-    explains: tuple[str, ...] = field(default=(), repr=False)
-    """Codes of mere symptoms that this finding accounts for: theirs are not told beside it."""
+    is_cause: bool = field(default=True, repr=False)
+    """Whether it explains what `precedence.py` says that its code explains; False: this time it does not go so far."""

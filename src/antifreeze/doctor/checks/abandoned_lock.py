@@ -86,7 +86,6 @@ def _by_death(case: Case) -> list[Finding]:
             worker=death.worker,
             pid=death.pid,
             sample=death.sample,
-            explains=("AF103", "AF106", "AF403", "AF405"),
         )
     ]
 
@@ -113,7 +112,6 @@ def _by_waiting(case: Case) -> list[Finding]:
             sample=sample_at(stuck),
             rivals=() if is_held_by_none else ("AF103",),
             decide=None if is_held_by_none else f"antifreeze dump {stuck.pid}",
-            explains=("AF103", "AF106", "AF403", "AF405"),
         )
     ]
 

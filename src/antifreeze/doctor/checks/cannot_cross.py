@@ -98,7 +98,6 @@ def _examine(case: Case) -> list[Finding]:
             ),
             evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
             loader=case.number,
-            explains=("AF314", "AF321", "AF403"),
         )
     ]
 
@@ -112,7 +111,6 @@ def _by_error(case: Case, raised: Raised) -> Finding:
         fix=("antifreeze run {script}", _remedy(f"{raised.culprit} {raised.message}"), *_forks(case)),
         evidence=(f"reproduced: {raised.type}: {first_line(raised.message)}",),
         loader=case.number,
-        explains=("AF314", "AF321"),
     )
 
 
@@ -174,4 +172,5 @@ def _from_source(pair: Pair, path: str, what: str, place: Place, *, weight: Weig
         f"{pair.start_method}, which pickles the dataset",
         fix=("antifreeze run {script}", _remedy(what, path)),
         evidence=("as the source has it",),
+        is_cause=False,
     )

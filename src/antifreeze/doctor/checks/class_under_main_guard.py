@@ -66,7 +66,6 @@ def _examine(loader: Written) -> list[Finding]:
             fix=(f"move the definition of {name} above the main guard", "antifreeze run {script}"),
             evidence=(f"reproduced: Can't get attribute '{name}'",) if missing else ("read in the source",),
             loader=loader.number,
-            explains=("AF103", "AF301", "AF305", "AF311", "AF312", "AF314"),
         )
     ]
 

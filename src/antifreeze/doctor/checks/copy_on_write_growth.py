@@ -92,7 +92,6 @@ def copy_on_write_growth(case: Case) -> Iterator[Finding]:
         worker=grown.worker if grown and is_seen else None,
         rivals=() if is_seen else ("AF207",),
         decide=None if is_seen else "antifreeze doctor --batches 200 {script}",
-        explains=("AF207",),
     )
 
 

@@ -72,5 +72,4 @@ def cuda_in_fork(case: Case) -> Iterator[Finding]:
         evidence=(f"reproduced: {first_line(raised.message)}",) if raised else (),
         worker=raised.worker if raised else None,
         sample=raised.sample if raised else None,
-        explains=("AF321", "AF323", "AF326"),
     )

@@ -93,7 +93,6 @@ def descriptors_run_out(case: Case) -> Iterator[Finding]:
         evidence=("reproduced: Too many open files",)
         if is_seen
         else (f"{needed:,} tensors kept > {limit} open files",),
-        explains=("AF103", "AF305", "AF321", "AF903"),
     )
 
 
@@ -109,7 +108,6 @@ def _of_dataset(case: Case, raised: Raised) -> Finding:
         fix=("close each file when it is read: with open(…) as file: …", *more),
         evidence=("reproduced without workers", f"{raised.type}: {raised.message}"),
         sample=raised.sample,
-        explains=("AF103", "AF305", "AF321", "AF903"),
     )
 
 

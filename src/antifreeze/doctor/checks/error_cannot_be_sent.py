@@ -65,7 +65,6 @@ def error_cannot_be_sent(case: Case) -> Iterator[Finding]:
         evidence=(case.counted(lost), f"{raised.type}: {first_line(raised.message)}"),
         worker=raised.worker,
         sample=raised.sample,
-        explains=("AF103", "AF305", "AF321"),
     )
 
 

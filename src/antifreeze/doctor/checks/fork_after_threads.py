@@ -79,7 +79,6 @@ def fork_after_threads(case: Case) -> Iterator[Finding]:
         sample=sample_at(stuck),
         rivals=() if is_likely else ("AF103",),
         decide=None if is_likely else f"antifreeze dump {stuck.pid}",
-        explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
     )
 
 

@@ -75,7 +75,6 @@ def forked_database(case: Case) -> Iterator[Finding]:
         ),
         evidence=harm.evidence,
         sample=harm.sample,
-        explains=("AF302", "AF307", "AF321", "AF322", "AF326", "AF333"),
     )
 
 

@@ -62,7 +62,6 @@ def index_out_of_range(case: Case) -> Iterator[Finding]:
         evidence=(case.counted(failed), f"index {raised.sample}, len(dataset) = {length}"),
         worker=raised.worker,
         sample=raised.sample,
-        explains=("AF321", "AF322"),
     )
 
 

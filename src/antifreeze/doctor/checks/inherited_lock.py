@@ -72,7 +72,6 @@ def inherited_lock(case: Case) -> Iterator[Finding]:
         worker=stuck.worker,
         pid=stuck.pid,
         sample=sample_at(stuck),
-        explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
     )
 
 

@@ -64,6 +64,5 @@ def long_temporary_directory(facts: Facts) -> Iterator[Finding]:
         fix=("TMPDIR=/tmp python {script}", "antifreeze run {script}"),
         evidence=(f"reproduced: {WORDS}",) if failed else (f"TMPDIR={directory}",),
         loader=failed[0].loader if failed else None,
-        explains=("AF103", "AF305", "AF321"),
         decide=None if failed else "antifreeze doctor {script}",
     )

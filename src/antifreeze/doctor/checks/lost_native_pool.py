@@ -93,7 +93,6 @@ def lost_native_pool(case: Case) -> Iterator[Finding]:
         sample=sample_at(stuck),
         rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
         decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
-        explains=("AF103", "AF104", "AF106", "AF109", "AF405"),
     )
 
 

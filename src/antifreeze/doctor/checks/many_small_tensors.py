@@ -83,7 +83,6 @@ def many_small_tensors(case: Case) -> Iterator[Finding]:
             "DataLoader(…, num_workers=0)",
         ),
         evidence=(f"{tensors} tensors a batch", f"{1000 * slow:.1f} ms against {1000 * fast:.1f} ms"),
-        explains=("AF404", "AF406"),
     )
 
 

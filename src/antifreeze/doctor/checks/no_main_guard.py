@@ -89,7 +89,6 @@ def _examine(loader: Written) -> list[Finding]:
             if is_seen_before
             else ("read in the source",),
             loader=loader.number,
-            explains=("AF103", "AF301", "AF305", "AF311", "AF312", "AF314", "AF905"),
         )
     ]
 

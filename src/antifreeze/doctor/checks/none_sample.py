@@ -92,7 +92,6 @@ def _examine(case: Case) -> list[Finding]:
             loader=case.number,
             worker=raised.worker if raised else None,
             sample=sample,
-            explains=("AF321", "AF326"),
         )
     ]
 

@@ -107,7 +107,6 @@ def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running:
         evidence=(f"{100 * trainer.cpu_share:.0f} % CPU", trainer.channel or f"state {trainer.state}"),
         pid=trainer.pid,
         decide=None if sure else f"antifreeze dump {trainer.pid}",
-        explains=("AF103", "AF406"),
     )
 
 

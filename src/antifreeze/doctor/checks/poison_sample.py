@@ -60,5 +60,4 @@ def poison_sample(case: Case) -> Iterator[Finding]:
         worker=death.worker,
         pid=death.pid,
         sample=death.sample,
-        explains=("AF311", "AF312", "AF314", "AF103", "AF321"),
     )

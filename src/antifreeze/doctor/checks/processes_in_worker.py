@@ -78,7 +78,6 @@ def _tried(facts: Facts) -> Iterator[Finding]:
             loader=case.number,
             worker=raised.worker,
             sample=raised.sample,
-            explains=("AF321", "AF322", "AF323", "AF326"),
         )
 
 

@@ -74,7 +74,6 @@ def _examine(case: Case) -> list[Finding]:
             evidence=(case.counted(failed), f"{raised.type}: {first_line(raised.message)}"),
             worker=raised.worker,
             sample=raised.sample,
-            explains=("AF103", "AF321"),
         )
     ]
 
@@ -121,6 +120,7 @@ def _lost(case: Case) -> list[Finding]:
             pid=trainer.pid,
             rivals=("AF204", "AF306"),
             decide="antifreeze doctor {script}",
+            is_cause=False,
         )
     ]
 

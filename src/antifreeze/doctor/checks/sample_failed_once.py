@@ -71,5 +71,4 @@ def sample_failed_once(case: Case) -> Iterator[Finding]:
         sample=raised.sample,
         rivals=() if is_passing else ("AF307", "AF321"),
         decide=None if is_passing else "antifreeze run --retry 1 {script}",
-        explains=("AF321",),
     )

@@ -88,7 +88,6 @@ def sample_hangs(case: Case) -> Iterator[Finding]:
         sample=sample_at(stuck),
         rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
         decide=None if is_sure else f"antifreeze dump {stuck.pid}",
-        explains=("AF109", "AF110", *(() if case.is_live or case.has_launcher else ("AF106",))),
     )
 
 

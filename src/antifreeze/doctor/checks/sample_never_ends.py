@@ -68,7 +68,6 @@ def sample_never_ends(case: Case) -> Iterator[Finding]:
         sample=sample_at(stuck),
         rivals=("AF406",) if weight is Weight.POSSIBLE else (),
         decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
-        explains=("AF106", "AF109", "AF405"),
     )
 
 

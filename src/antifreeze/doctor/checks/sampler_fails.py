@@ -49,7 +49,6 @@ def sampler_fails(case: Case) -> Iterator[Finding]:
         "process, ahead of the workers",
         fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
         evidence=(case.counted(failed),),
-        explains=("AF321",),
     )
 
 

@@ -75,5 +75,4 @@ def samples_do_not_stack(case: Case) -> Iterator[Finding]:
         sample=raised.sample,
         rivals=("AF307", "AF308") if is_spoilt else (),
         decide="antifreeze run {script}" if is_spoilt else None,
-        explains=("AF321",),
     )

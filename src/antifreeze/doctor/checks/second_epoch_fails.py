@@ -99,7 +99,6 @@ def _finding(case: Case, what: str, where: Place | None, why: str, *, seen: str)
         evidence=(f"a second epoch was begun: {seen}", *(() if is_repeated else ("no loop over epochs is seen",))),
         loader=case.number,
         rivals=() if is_repeated else ("AF322",),
-        explains=("AF321", "AF322", "AF324", "AF326", "AF327"),
     )
 
 

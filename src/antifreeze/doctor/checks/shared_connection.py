@@ -61,5 +61,4 @@ def shared_connection(case: Case) -> Iterator[Finding]:
         ),
         evidence=harm.evidence,
         sample=harm.sample,
-        explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331", "AF333"),
     )

@@ -133,7 +133,6 @@ def _finding(
         sample=sample,
         rivals=("AF332",) if weight is Weight.POSSIBLE else (),
         decide="antifreeze doctor --batches 200 {script}" if weight is Weight.POSSIBLE else None,
-        explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331", "AF333"),
     )
 
 

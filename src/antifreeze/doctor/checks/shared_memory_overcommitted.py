@@ -67,5 +67,4 @@ def shared_memory_overcommitted(case: Case) -> Iterator[Finding]:
         worker=death.worker,
         pid=death.pid,
         sample=death.sample,
-        explains=("AF312", "AF313", "AF321"),
     )

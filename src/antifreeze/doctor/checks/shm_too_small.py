@@ -87,7 +87,6 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
             fix=tuple(fix),
             evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
             loader=loader.number,
-            explains=("AF103", "AF305", "AF321", "AF326"),
         )
     ]
 
@@ -113,6 +112,7 @@ def _kept(facts: Facts, loader: Loader, batch: int, size: int) -> list[Finding]:
             ),
             evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
             loader=loader.number,
+            is_cause=False,
         )
     ]
 

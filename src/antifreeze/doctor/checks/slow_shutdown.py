@@ -87,7 +87,6 @@ def _examine(case: Case) -> list[Finding]:
             sample=busy.sample if busy else None,
             rivals=() if leaves else ("AF103",),
             decide=None if leaves else "antifreeze run --stats {script}",
-            explains=("AF106",),
         )
     ]
 
@@ -107,7 +106,6 @@ def _held_by_threads(case: Case) -> Iterator[Finding]:
             evidence=(case.counted([trial]), "the worker is in threading._shutdown"),
             worker=stuck.worker,
             pid=stuck.pid,
-            explains=("AF106",),
         )
 
 

@@ -68,7 +68,6 @@ def _in_workers(facts: Facts) -> list[Finding]:
             fix=('if __name__ == "__main__":  # above this line, and above what starts the training',),
             evidence=(f"reproduced: {SAID}",),
             loader=dead[0].loader,
-            explains=("AF103", "AF311", "AF312", "AF314"),
         )
     ]
 
@@ -91,5 +90,4 @@ def _finding(where: Place | None, earlier: Place | None, weight: Weight) -> Find
             'DataLoader(…, multiprocessing_context="spawn")  # and no set_start_method',
         ),
         evidence=(f"reproduced: {SAID}",) if weight is Weight.CERTAIN else ("read in the source",),
-        explains=("AF321",),
     )

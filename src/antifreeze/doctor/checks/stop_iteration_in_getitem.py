@@ -69,7 +69,6 @@ def stop_iteration_in_getitem(case: Case) -> Iterator[Finding]:
         sample=raised.sample if raised else None,
         rivals=() if raising else ("AF327",),
         decide=None if raising else "python -c 'for i in range(len(dataset)): dataset[i]'",
-        explains=("AF321", "AF322"),
     )
 
 

@@ -79,5 +79,5 @@ def timeout_too_short(case: Case) -> Iterator[Finding]:
         sample=slow.sample if slow else None,
         rivals=() if came else ("AF103",),
         decide=None if came else "antifreeze run {script}",
-        explains=("AF321",) if came else (),
+        is_cause=bool(came),
     )

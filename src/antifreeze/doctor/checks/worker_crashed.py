@@ -69,5 +69,4 @@ def worker_crashed(case: Case) -> Iterator[Finding]:
         worker=death.worker,
         pid=death.pid,
         sample=death.sample,
-        explains=("AF103", "AF321", "AF405"),
     )

@@ -72,7 +72,7 @@ def _examine(case: Case) -> list[Finding]:
             sample=death.sample,
             rivals=("AF301", "AF304") if at_birth else (),
             decide="antifreeze run {script}" if at_birth else None,
-            explains=() if at_birth else ("AF103", "AF321", "AF405"),
+            is_cause=not at_birth,
         )
     ]
 

@@ -65,5 +65,4 @@ def worker_init_fails(case: Case) -> Iterator[Finding]:
         else (f"mend the line{at(raised.place)}",),
         evidence=(case.counted(failed),),
         worker=raised.worker,
-        explains=("AF314", "AF321"),
     )

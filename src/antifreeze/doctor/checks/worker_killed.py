@@ -64,7 +64,6 @@ def worker_killed(case: Case) -> Iterator[Finding]:
         worker=death.worker,
         pid=death.pid,
         sample=death.sample,
-        explains=("AF103", "AF321", "AF405"),
     )
 
 

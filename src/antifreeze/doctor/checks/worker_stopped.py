@@ -50,5 +50,4 @@ def worker_stopped(case: Case) -> Iterator[Finding]:
         worker=stuck.worker,
         pid=stuck.pid,
         sample=sample_at(stuck),
-        explains=("AF103", "AF106", "AF108", "AF109"),
     )
