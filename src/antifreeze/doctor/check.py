@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from antifreeze.doctor.cases import Case, cases
+from antifreeze.doctor.cases import LoaderCase, loader_cases
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding
 
@@ -46,12 +46,12 @@ REGISTERED: list[Check] = []
 
 def check(
     code: str, name: str, *, sick: Facts, healthy: Facts
-) -> Callable[[Callable[[Case], Iterable[Finding]]], Check]:
+) -> Callable[[Callable[[LoaderCase], Iterable[Finding]]], Check]:
     """For a function that judges one loader; the number of the loader is filled into its findings."""
 
-    def register(judge: Callable[[Case], Iterable[Finding]]) -> Check:
+    def register(judge: Callable[[LoaderCase], Iterable[Finding]]) -> Check:
         def judge_all(facts: Facts) -> Iterator[Finding]:
-            for case in cases(facts):
+            for case in loader_cases(facts):
                 for finding in judge(case):
                     yield replace(finding, loader=case.number)
 

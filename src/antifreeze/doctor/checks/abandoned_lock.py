@@ -20,7 +20,7 @@ https://docs.python.org/3/library/fcntl.html#fcntl.flock
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, touches, whose
+from antifreeze.doctor.cases import LoaderCase, at, touches, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of
 from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
@@ -61,11 +61,11 @@ HEALTHY = Facts(
 
 
 @check("AF107", "abandoned-lock", sick=SICK, healthy=HEALTHY)
-def abandoned_lock(case: Case) -> list[Finding]:
+def abandoned_lock(case: LoaderCase) -> list[Finding]:
     return _by_death(case) or _by_waiting(case)
 
 
-def _by_death(case: Case) -> list[Finding]:
+def _by_death(case: LoaderCase) -> list[Finding]:
     deaths = [death for _, death in deaths_in(case)]
     waiting = _waiting(case)
     death = next((each for each in deaths if each.locks_held), deaths[0] if deaths and waiting else None)
@@ -90,7 +90,7 @@ def _by_death(case: Case) -> list[Finding]:
     ]
 
 
-def _by_waiting(case: Case) -> list[Finding]:
+def _by_waiting(case: LoaderCase) -> list[Finding]:
     """Nobody is known to have died: the holder may be gone, or be one of those who wait."""
     waiting = _waiting(case)
     if not waiting:
@@ -116,7 +116,7 @@ def _by_waiting(case: Case) -> list[Finding]:
     ]
 
 
-def _waiting(case: Case) -> list[Stuck]:
+def _waiting(case: LoaderCase) -> list[Stuck]:
     """Who waits for a lock that processes share, also in a trial that somebody died in."""
     return [
         stuck
@@ -127,7 +127,7 @@ def _waiting(case: Case) -> list[Stuck]:
     ]
 
 
-def _lock(case: Case, *, path: str | None = None, stuck: Stuck | None = None) -> Held | None:
+def _lock(case: LoaderCase, *, path: str | None = None, stuck: Stuck | None = None) -> Held | None:
     """The lock at this path; or that somebody waits for, as far as the line tells."""
     locks = [held for held in case.held if held.kind == "process-lock"]
     if path is not None:

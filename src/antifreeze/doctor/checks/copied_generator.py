@@ -22,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, cases, whose
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase, whose
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
 MAKES = (
     "numpy.random.default_rng",
@@ -51,12 +50,13 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF501", "copied-generator", sick=SICK, healthy=HEALTHY)
-def copied_generator(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+@check("AF501", "copied-generator", sick=SICK, healthy=HEALTHY)
+def copied_generator(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> list[Finding]:
     seen = [trial for trial in case.trials if trial.same_draws and trial.workers > 1]
     if not seen or case.num_workers < 2:
         return []
@@ -71,7 +71,6 @@ def _examine(case: Case) -> list[Finding]:
             why=f"{whose(held) if held else path}{more} is copied into each worker in one and the same state",
             fix=_fix(held.what if held else ""),
             evidence=(f"reproduced: {seen[0].workers} workers drew the same from {path}",),
-            loader=case.number,
         )
     ]
 
@@ -88,20 +87,20 @@ def _fix(kind: str) -> tuple[str, ...]:
     return ("antifreeze run --fix rng {script}", f"make it in the worker: {made}")
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        if pair.has_workers(more_than=1) is False:
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        if case.has_workers(more_than=1) is False:
             continue
         # Who asks which worker it is, or has an init function, may seed it anew there.
-        may_seed = pair.dataset.asks_for_worker_info is not False or "worker_init_fn" in pair.call.arguments
-        for each in pair.dataset.assignments:
+        may_seed = dataset.asks_for_worker_info is not False or "worker_init_fn" in case.arguments
+        for each in dataset.assignments:
             if each.value in MAKES and each.used_at is not None:
                 yield Finding(
                     weight=Weight.POSSIBLE if may_seed else Weight.LIKELY,
                     what="all workers would draw the same random numbers, and begin with them again in every epoch",
                     where=each.place,
                     why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each "
-                    f"worker of the loader at {pair.call.place} has a copy in the same state",
+                    f"worker of the loader at {case.built_at} has a copy in the same state",
                     fix=_fix(each.value),
                     evidence=("as the source has it",),
                 )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, grown_most, size
+from antifreeze.doctor.cases import LoaderCase, grown_most, size
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Bulk, Facts, Loader, Outcome, Place, Trial, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
@@ -62,7 +62,7 @@ HEALTHY = Facts(
 
 
 @check("AF206", "copy-on-write-growth", sick=SICK, healthy=HEALTHY)
-def copy_on_write_growth(case: Case) -> Iterator[Finding]:
+def copy_on_write_growth(case: LoaderCase) -> Iterator[Finding]:
     bulks = sorted((bulk for bulk in (case.loader.bulks if case.loader else ()) if bulk.count >= MANY), key=_bytes)
     if not bulks or not case.is_forked or not case.num_workers:
         return

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, first_line, whose
+from antifreeze.doctor.cases import LoaderCase, at, first_line, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -50,7 +50,7 @@ HEALTHY = Facts(loaders=(Loader(number=0, num_workers=2, start_method="fork", is
 
 
 @check("AF105", "cuda-in-fork", sick=SICK, healthy=HEALTHY)
-def cuda_in_fork(case: Case) -> Iterator[Finding]:
+def cuda_in_fork(case: LoaderCase) -> Iterator[Finding]:
     raised = next((trial.raised for trial in case.trials if trial.raised and MESSAGE in trial.raised.message), None)
     tensors = [held for held in case.held if held.kind == "cuda"]
     loader = case.loader

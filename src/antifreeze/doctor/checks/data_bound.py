@@ -19,7 +19,7 @@ https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 from __future__ import annotations
 
 from antifreeze.doctor.advice import measured, rate
-from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -60,11 +60,11 @@ HEALTHY = Facts(
 
 
 @check("AF406", "data-bound", sick=SICK, healthy=HEALTHY)
-def data_bound(case: Case) -> list[Finding]:
+def data_bound(case: LoaderCase) -> list[Finding]:
     return _waiting(case) if case.is_live else _measured(case)
 
 
-def _measured(case: Case) -> list[Finding]:
+def _measured(case: LoaderCase) -> list[Finding]:
     written = next((trial for trial in case.trials if trial.is_as_written), None)
     now = rate(written) if written else None
     points = measured(case.trials)
@@ -90,7 +90,7 @@ def _measured(case: Case) -> list[Finding]:
     ]
 
 
-def _waiting(case: Case) -> list[Finding]:
+def _waiting(case: LoaderCase) -> list[Finding]:
     """A program that runs now, and waits while all its workers compute."""
     trial = case.trials[0]
     workers = [each for each in trial.stuck if each.role == "worker"]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case
+from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Machine, Outcome, Place, Raised, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -58,7 +58,7 @@ HEALTHY = Facts(
 
 
 @check("AF203", "descriptors-run-out", sick=SICK, healthy=HEALTHY)
-def descriptors_run_out(case: Case) -> Iterator[Finding]:
+def descriptors_run_out(case: LoaderCase) -> Iterator[Finding]:
     own = next((trial.raised for trial in case.trials if _is_datasets_own(trial)), None)
     if own is not None:
         yield _of_dataset(case, own)
@@ -96,7 +96,7 @@ def descriptors_run_out(case: Case) -> Iterator[Finding]:
     )
 
 
-def _of_dataset(case: Case, raised: Raised) -> Finding:
+def _of_dataset(case: LoaderCase, raised: Raised) -> Finding:
     """The dataset itself opens too many: tensors have no part in it."""
     more = (f"ulimit -n {_more(case)}   (puts it off)",) if _can_raise(case) else ()
     limit = f" of {_limit(case)}" if _limit(case) is not None else ""
@@ -118,7 +118,7 @@ def _is_datasets_own(trial: Trial) -> bool:
     )
 
 
-def _foreseen(case: Case) -> tuple[Weight | None, int]:
+def _foreseen(case: LoaderCase) -> tuple[Weight | None, int]:
     """How sure it is that what the loop keeps of an epoch is too much, and how many tensors that is."""
     loop, limit = case.loop, _limit(case)
     batches = (case.loader.batches or 0) if case.loader else 0
@@ -132,12 +132,12 @@ def _foreseen(case: Case) -> tuple[Weight | None, int]:
     return None, 0
 
 
-def _tensors(case: Case) -> int:
+def _tensors(case: LoaderCase) -> int:
     """Of the largest batch; 0: not known."""
     return max((trial.batch_tensors or 0 for trial in case.trials), default=0)
 
 
-def _on_their_way(case: Case) -> str:
+def _on_their_way(case: LoaderCase) -> str:
     ahead = case.num_workers * ((case.loader.prefetch_factor if case.loader else None) or 2)
     tensors = _tensors(case)
     return (
@@ -145,7 +145,7 @@ def _on_their_way(case: Case) -> str:
     )
 
 
-def _limit(case: Case) -> int | None:
+def _limit(case: LoaderCase) -> int | None:
     """As the program has set it; else the machine's."""
     if case.loader is not None and case.loader.descriptors is not None:
         return case.loader.descriptors
@@ -157,12 +157,12 @@ def _says_it(trial: Trial) -> bool:
     return any(message in said for message in MESSAGES)
 
 
-def _can_raise(case: Case) -> bool:
+def _can_raise(case: LoaderCase) -> bool:
     machine = case.facts.machine
     soft, hard = _limit(case), machine.descriptors_hard if machine else None
     return soft is not None and hard is not None and hard > 4 * soft
 
 
-def _more(case: Case) -> int:
+def _more(case: LoaderCase) -> int:
     hard = case.facts.machine.descriptors_hard if case.facts.machine else None
     return min(65536, hard or 65536)

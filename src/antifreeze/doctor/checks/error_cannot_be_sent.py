@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, first_line, is_users
+from antifreeze.doctor.cases import LoaderCase, at, first_line, is_users
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -45,7 +45,7 @@ HEALTHY = Facts(
 
 
 @check("AF306", "error-cannot-be-sent", sick=SICK, healthy=HEALTHY)
-def error_cannot_be_sent(case: Case) -> Iterator[Finding]:
+def error_cannot_be_sent(case: LoaderCase) -> Iterator[Finding]:
     lost = [trial for trial in case.trials if trial.workers and is_lost(trial)]
     raised = lost[0].raised if lost else None
     if raised is None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, at, touches, whose
+from antifreeze.doctor.cases import CAME, LoaderCase, at, touches, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
@@ -54,7 +54,7 @@ HEALTHY = Facts(
 
 
 @check("AF101", "fork-after-threads", sick=SICK, healthy=HEALTHY)
-def fork_after_threads(case: Case) -> Iterator[Finding]:
+def fork_after_threads(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.THREAD))
     if not seen or not case.is_forked:
         return
@@ -82,7 +82,7 @@ def fork_after_threads(case: Case) -> Iterator[Finding]:
     )
 
 
-def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:
+def _fix(case: LoaderCase, pool: Held | None) -> tuple[str, ...]:
     name = own_name(pool.path, pool.place) if pool else "self.x"
     if pool is not None and pool.kind == "executor":
         own = f"in each worker: {name} = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then {name}().map(…)"
@@ -97,18 +97,18 @@ def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:
     return *run, own, *clean
 
 
-def _pool(case: Case, stuck: Stuck) -> Held | None:
+def _pool(case: LoaderCase, stuck: Stuck) -> Held | None:
     pools = [held for held in case.held if held.kind in KINDS]
     named = [held for held in pools if touches(held, (stuck.place, *stuck.frames))]
     return next(iter(named or pools), None)
 
 
-def _threads(case: Case) -> str:
+def _threads(case: LoaderCase) -> str:
     names = case.loader.threads if case.loader else ()
     return f"the threads {', '.join(names[:4])}" if names else ""
 
 
-def _has_threads(case: Case, stuck: Stuck) -> bool:
+def _has_threads(case: LoaderCase, stuck: Stuck) -> bool:
     """Whether the worker of a running program has the threads that it waits for: then they are what is stuck."""
     if not case.is_live:
         return False

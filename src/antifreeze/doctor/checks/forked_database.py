@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, first_line, raised_in, whose
+from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -56,7 +56,7 @@ HEALTHY = Facts(
 
 
 @check("AF309", "forked-database", sick=SICK, healthy=HEALTHY)
-def forked_database(case: Case) -> Iterator[Finding]:
+def forked_database(case: LoaderCase) -> Iterator[Finding]:
     harm = harm_of(case, "lmdb", "sqlite") or _table_is_full(case)
     if harm is None:
         return
@@ -78,7 +78,7 @@ def forked_database(case: Case) -> Iterator[Finding]:
     )
 
 
-def _table_is_full(case: Case) -> Harm | None:
+def _table_is_full(case: LoaderCase) -> Harm | None:
     """Forked workers spoil the table of readers for the training process as well, so that it fails there, too."""
     held = next((each for each in case.held if each.kind == "lmdb"), None)
     raised = [trial.raised for trial in raised_in(case, "fetch") if trial.workers and trial.raised]

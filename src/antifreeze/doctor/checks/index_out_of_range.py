@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, first_line, raised_in
+from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -45,7 +45,7 @@ HEALTHY = Facts(
 
 
 @check("AF324", "index-out-of-range", sick=SICK, healthy=HEALTHY)
-def index_out_of_range(case: Case) -> Iterator[Finding]:
+def index_out_of_range(case: LoaderCase) -> Iterator[Finding]:
     length = case.loader.samples if case.loader else None
     failed = [trial for trial in raised_in(case, "fetch") if _is_outside(trial, length)]
     raised = failed[0].raised if failed else None

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, touches, whose
+from antifreeze.doctor.cases import LoaderCase, at, touches, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
@@ -44,7 +44,7 @@ HEALTHY = Facts(
 
 
 @check("AF104", "inherited-lock", sick=SICK, healthy=HEALTHY)
-def inherited_lock(case: Case) -> Iterator[Finding]:
+def inherited_lock(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.LOCK))
     if not seen or not case.is_forked:
         return
@@ -75,7 +75,7 @@ def inherited_lock(case: Case) -> Iterator[Finding]:
     )
 
 
-def _threads(case: Case) -> str:
+def _threads(case: LoaderCase) -> str:
     """Those that may have held it."""
     names = case.loader.threads if case.loader else ()
     return f"; running there: {', '.join(names[:4])}" if names else ""

@@ -17,10 +17,10 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#synchronization-
 
 from __future__ import annotations
 
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase, speed
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, speed, written_loaders
 
 # Of the workers' time: half of it spent waiting cannot be anything else; below a tenth it is not worth a change.
 HIGH_SHARE = 0.5
@@ -51,31 +51,27 @@ SICK = _facts(lock_share=0.7)
 HEALTHY = _facts(lock_share=0.01)
 
 
-@program_check("AF403", "lock-around-reads", sick=SICK, healthy=HEALTHY)
-def lock_around_reads(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    if loader.workers in (0, 1):
+@check("AF403", "lock-around-reads", sick=SICK, healthy=HEALTHY)
+def lock_around_reads(case: LoaderCase) -> list[Finding]:
+    if case.workers in (0, 1):
         return []
-    share = loader.trial.lock_share if loader.trial else None
+    share = case.as_written.lock_share if case.as_written else None
     if share is not None and share < LOW_SHARE:
         return []
-    sights = [sight for each in loader.datasets for sight in each.sights if _is_shared_lock(sight)]
-    return [_finding(loader, sight, share=share) for sight in sights]
+    sights = [sight for each in case.datasets for sight in each.sights if _is_shared_lock(sight)]
+    return [_finding(case, sight, share=share) for sight in sights]
 
 
 def _is_shared_lock(sight: Sight) -> bool:
     return sight.kind == "lock-around-read" and not sight.made_by.startswith(_OWN_TO_A_WORKER)
 
 
-def _finding(loader: Written, sight: Sight, *, share: float | None) -> Finding:
-    alone, together = _speeds(loader)
+def _finding(case: LoaderCase, sight: Sight, *, share: float | None) -> Finding:
+    alone, together = _speeds(case)
     is_slow = alone is not None and together is not None and together < FASTER * alone
     evidence = [] if share is None else [f"workers wait for a lock for {share:.0%} of their time"]
     if is_slow:
-        evidence.append(f"{loader.workers} workers: {together:.0f} samples/s, one: {alone:.0f}")
+        evidence.append(f"{case.workers} workers: {together:.0f} samples/s, one: {alone:.0f}")
     return Finding(
         weight=_weight(share, is_slow=is_slow),
         what="only one worker reads at a time",
@@ -83,7 +79,6 @@ def _finding(loader: Written, sight: Sight, *, share: float | None) -> Finding:
         why=f"{sight.what} ({sight.made_by}) is shared by all workers, and it is held while a sample is read",
         fix=("open what the lock protects in the worker, on first use, and drop the lock",),
         evidence=tuple(evidence) or ("read in the source",),
-        loader=loader.number,
         decide=None if share is not None else "antifreeze doctor {script}",
     )
 
@@ -94,12 +89,12 @@ def _weight(share: float | None, *, is_slow: bool) -> Weight:
     return Weight.CERTAIN if share >= HIGH_SHARE else Weight.LIKELY
 
 
-def _speeds(loader: Written) -> tuple[float | None, float | None]:
+def _speeds(case: LoaderCase) -> tuple[float | None, float | None]:
     """Samples per second of one worker and of all; None where that was not measured, or there is one processor only."""
-    machine, trial = loader.facts.machine, loader.trial
-    if machine is None or machine.usable_cpus < 2 or trial is None or loader.number is None:
+    machine, trial = case.facts.machine, case.as_written
+    if machine is None or machine.usable_cpus < 2 or trial is None or case.number is None:
         return None, None
-    one = loader.facts.trial(loader.number, engine="torch", workers=1)
+    one = case.facts.trial(case.number, engine="torch", workers=1)
     if one is None or one.outcome is not Outcome.OK or trial.outcome is not Outcome.OK:
         return None, None
     return speed(one), speed(trial)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, touches
+from antifreeze.doctor.cases import LoaderCase, at, touches
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
@@ -66,7 +66,7 @@ HEALTHY = Facts(
 
 
 @check("AF102", "lost-native-pool", sick=SICK, healthy=HEALTHY)
-def lost_native_pool(case: Case) -> Iterator[Finding]:
+def lost_native_pool(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.NATIVE))
     if not seen or not case.is_forked:
         return
@@ -96,7 +96,7 @@ def lost_native_pool(case: Case) -> Iterator[Finding]:
     )
 
 
-def _suspect(case: Case, stuck: Stuck) -> tuple[NativePool | None, Weight]:
+def _suspect(case: LoaderCase, stuck: Stuck) -> tuple[NativePool | None, Weight]:
     """The pool that it waits for, and how sure that is."""
     pools = [pool for pool in (case.loader.pools if case.loader else ()) if pool.is_used is not False]
     sure = case.sure(is_proven=case.works_without_workers is True)

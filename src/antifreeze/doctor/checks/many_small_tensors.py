@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -61,7 +61,7 @@ HEALTHY = Facts(
 
 
 @check("AF402", "many-small-tensors", sick=SICK, healthy=HEALTHY)
-def many_small_tensors(case: Case) -> Iterator[Finding]:
+def many_small_tensors(case: LoaderCase) -> Iterator[Finding]:
     tensors = max((trial.batch_tensors or 0 for trial in case.trials), default=0)
     with_workers = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
     alone = [t for t in case.trials if not t.workers and per_batch(t) is not None]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case
+from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -35,7 +35,7 @@ HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
 
 
 @check("AF331", "non-finite-sample", sick=SICK, healthy=HEALTHY)
-def non_finite_sample(case: Case) -> Iterator[Finding]:
+def non_finite_sample(case: LoaderCase) -> Iterator[Finding]:
     trial = max(case.trials, key=lambda each: len(each.non_finite), default=None)
     if trial is None or not trial.non_finite:
         return

@@ -19,11 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, at, cases, first_line
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import CAME, LoaderCase, at, first_line
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", dataset_at=Place("train.py", 19))
 _RAISED = Raised(
@@ -53,12 +52,13 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF329", "none-sample", sick=SICK, healthy=HEALTHY)
-def none_sample(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+@check("AF329", "none-sample", sick=SICK, healthy=HEALTHY)
+def none_sample(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> list[Finding]:
     failed = [trial for trial in case.trials if _is_about_none(trial)]
     if not failed or any(_is_of_a_part(trial) for trial in case.trials):
         return []
@@ -89,18 +89,17 @@ def _examine(case: Case) -> list[Finding]:
                 else "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
             ),
             evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
-            loader=case.number,
             worker=raised.worker if raised else None,
             sample=sample,
         )
     ]
 
 
-def _has_default_collate(case: Case) -> bool:
+def _has_default_collate(case: LoaderCase) -> bool:
     return case.loader is None or case.loader.has_default_collate
 
 
-def _swallowed(case: Case) -> str:
+def _swallowed(case: LoaderCase) -> str:
     """What the dataset's own `except` caught."""
     told = [trial.raised.swallowed for trial in case.trials if trial.raised]
     told += [text for trial in case.trials for text in trial.swallowed.values()]
@@ -131,20 +130,18 @@ def _return(facts: Facts) -> Sight | None:
     return found[0] if len(found) == 1 else None
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    seen = set()
-    for pair in pairs(facts):
-        sight = next((each for each in pair.dataset.sights if each.kind == "returns-none-in-except"), None)
-        has_own_collate = "collate_fn" in pair.call.arguments
-        if sight is None or has_own_collate or pair.has_workers() is False or sight.place in seen:
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        sight = next((each for each in dataset.sights if each.kind == "returns-none-in-except"), None)
+        has_own_collate = "collate_fn" in case.arguments
+        if sight is None or has_own_collate or case.has_workers() is False:
             continue
-        seen.add(sight.place)
         yield Finding(
             weight=Weight.POSSIBLE,
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,
             why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
-            f"the loader at {pair.call.place} has no collate_fn that would drop it",
+            f"the loader at {case.built_at} has no collate_fn that would drop it",
             fix=(
                 "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",
                 "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from antifreeze.doctor.cases import Case, at, cases
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Run, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import as_stuck
@@ -53,17 +53,16 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF106", "orphaned-workers", sick=SICK, healthy=HEALTHY)
-def orphaned_workers(facts: Facts) -> list[Finding]:
-    tried = [finding for case in cases(facts) for finding in _examine(case)]
-    return tried + _found(facts.processes)
+@check("AF106", "orphaned-workers", sick=SICK, healthy=HEALTHY)
+def orphaned_workers(case: LoaderCase) -> list[Finding]:
+    return _found(case.facts.processes) if case.is_live else _seen(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> list[Finding]:
     seen = [trial for trial in case.trials if trial.orphans]
     if not seen:
         return []
-    finding = _finding(seen[0].orphans, evidence="reproduced: the trainer was killed", number=case.number)
+    finding = _finding(seen[0].orphans, evidence="reproduced: the trainer was killed", is_live=False)
     # Whoever hangs outlives its trainer. It is a disease of its own where somebody ends the trainer: a parent, a launcher.
     return [
         finding if case.has_launcher else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)
@@ -76,10 +75,10 @@ def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:
     left = [each for each in processes if each.role == "worker" and each.parent == INIT and INIT not in pids]
     if not left:
         return []
-    return [_finding(tuple(as_stuck(each) for each in left), evidence="their parent process is gone", number=None)]
+    return [_finding(tuple(as_stuck(each) for each in left), evidence="their parent process is gone", is_live=True)]
 
 
-def _finding(left: tuple[Stuck, ...], *, evidence: str, number: int | None) -> Finding:
+def _finding(left: tuple[Stuck, ...], *, evidence: str, is_live: bool) -> Finding:
     place = next((each.place for each in left if each.place), None)
     sample = next((each.sample for each in left if each.sample), None)
     at_sample = f" with sample {sample}" if sample is not None else ""
@@ -91,11 +90,10 @@ def _finding(left: tuple[Stuck, ...], *, evidence: str, number: int | None) -> F
         why=f"torch's workers look for their parent between batches only; these were busy{at(place)}{at_sample}",
         fix=(
             "antifreeze run {script}",
-            f"kill {pids.replace(',', '')}" if number is None else "kill the whole process group: kill -9 -- -PGID",
+            f"kill {pids.replace(',', '')}" if is_live else "kill the whole process group: kill -9 -- -PGID",
             "bound the time of every read in the dataset",
         ),
         evidence=(evidence, f"pids {pids}"),
-        loader=number,
         worker=left[0].worker,
         pid=left[0].pid,
         sample=sample,

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_exit
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
@@ -40,7 +40,7 @@ HEALTHY = Facts(
 
 
 @check("AF313", "poison-sample", sick=SICK, healthy=HEALTHY)
-def poison_sample(case: Case) -> Iterator[Finding]:
+def poison_sample(case: LoaderCase) -> Iterator[Finding]:
     times = Counter(death.sample for _, death in deaths_in(case))
     again = [death for _, death in deaths_in(case) if death.sample is not None and times[death.sample] > 1]
     if not again:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import at, cases, first_line
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase, at, first_line
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import (
     DatasetClass,
     Facts,
@@ -32,7 +32,6 @@ from antifreeze.doctor.facts import (
     Trial,
 )
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
 MESSAGE = "daemonic processes are not allowed to have children"
 FIX = ("antifreeze run {script}", "use threads in the dataset: concurrent.futures.ThreadPoolExecutor")
@@ -57,41 +56,40 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF328", "processes-in-worker", sick=SICK, healthy=HEALTHY)
-def processes_in_worker(facts: Facts) -> list[Finding]:
-    return [*_tried(facts), *_written(facts)]
+@check("AF328", "processes-in-worker", sick=SICK, healthy=HEALTHY)
+def processes_in_worker(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _tried(facts: Facts) -> Iterator[Finding]:
-    for case in cases(facts):
-        failed = [trial for trial in case.trials if trial.raised and MESSAGE in trial.raised.message]
-        raised = failed[0].raised if failed else None
-        if raised is None:
-            continue
-        yield Finding(
-            weight=Weight.CERTAIN,
-            what="the dataset starts processes, which torch forbids its workers",
-            where=raised.place,
-            why=f"a process is started{at(raised.place)}, and torch's workers are daemons: {first_line(raised.message)}",
-            fix=FIX,
-            evidence=(case.counted(failed), raised.message[:80]),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-        )
+def _seen(case: LoaderCase) -> Iterator[Finding]:
+    failed = [trial for trial in case.trials if trial.raised and MESSAGE in trial.raised.message]
+    raised = failed[0].raised if failed else None
+    if raised is None:
+        return
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="the dataset starts processes, which torch forbids its workers",
+        where=raised.place,
+        why=f"a process is started{at(raised.place)}, and torch's workers are daemons: {first_line(raised.message)}",
+        fix=FIX,
+        evidence=(case.counted(failed), raised.message[:80]),
+        worker=raised.worker,
+        sample=raised.sample,
+    )
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        sight = next((each for each in pair.dataset.sights if each.kind == "process-pool"), None)
-        is_tried = pair.has_workers()
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        sight = next((each for each in dataset.sights if each.kind == "process-pool"), None)
+        is_tried = case.has_workers()
         if sight is None or is_tried is False:
             continue
         yield Finding(
             weight=Weight.LIKELY if is_tried else Weight.POSSIBLE,
             what="the dataset starts processes, which torch forbids its workers",
             where=sight.place,
-            why=f"{sight.what} at {sight.place} runs in the workers of the loader at {pair.call.place}, which are daemons",
+            why=f"{sight.what} at {sight.place} runs in the workers of the loader at {case.built_at}, which are daemons",
             fix=FIX,
             evidence=("as the source has it",),
         )

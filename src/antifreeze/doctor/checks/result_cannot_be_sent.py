@@ -18,7 +18,7 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, carries_gradients, first_line, is_users, of_sample
+from antifreeze.doctor.cases import LoaderCase, at, carries_gradients, first_line, is_users, of_sample
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -50,11 +50,11 @@ HEALTHY = Facts(
 
 
 @check("AF305", "result-cannot-be-sent", sick=SICK, healthy=HEALTHY)
-def result_cannot_be_sent(case: Case) -> list[Finding]:
+def result_cannot_be_sent(case: LoaderCase) -> list[Finding]:
     return _lost(case) if case.is_live else _examine(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _examine(case: LoaderCase) -> list[Finding]:
     failed = [trial for trial in case.trials if trial.raised and _is_sending(trial.raised)]
     raised = failed[0].raised if failed else None
     if raised is None:
@@ -98,7 +98,7 @@ def _fix(raised: Raised) -> tuple[str, ...]:
     )
 
 
-def _lost(case: Case) -> list[Finding]:
+def _lost(case: LoaderCase) -> list[Finding]:
     """In a running program: everybody waits, and nobody has the batch."""
     (trial,), trainer = case.trials, case.waiting
     idle = [each for each in trial.stuck if each.role == "worker" and each.stage == "idle"]

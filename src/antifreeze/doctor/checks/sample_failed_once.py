@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, comes_again, failed_at, first_line, raised_in
+from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, raised_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -51,7 +51,7 @@ HEALTHY = Facts(
 
 
 @check("AF322", "sample-failed-once", sick=SICK, healthy=HEALTHY)
-def sample_failed_once(case: Case) -> Iterator[Finding]:
+def sample_failed_once(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "fetch") if not trial.deaths]
     raised = failed[0].raised if failed else None
     if raised is None or raised.type == "StopIteration" or comes_again(case, raised.sample, failed_at) is not False:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, at, comes_again, failed_at, first_line, raised_in
+from antifreeze.doctor.cases import CAME, LoaderCase, at, comes_again, failed_at, first_line, raised_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -51,7 +51,7 @@ HEALTHY = Facts(
 
 
 @check("AF321", "sample-fails", sick=SICK, healthy=HEALTHY)
-def sample_fails(case: Case) -> Iterator[Finding]:
+def sample_fails(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "fetch") if not trial.deaths]
     raised = failed[0].raised if failed else None
     if raised is None or raised.type == "StopIteration":

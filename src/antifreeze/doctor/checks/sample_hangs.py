@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, comes_again
+from antifreeze.doctor.cases import LoaderCase, at, comes_again
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
@@ -63,7 +63,7 @@ HEALTHY = Facts(
 
 
 @check("AF103", "sample-hangs", sick=SICK, healthy=HEALTHY)
-def sample_hangs(case: Case) -> Iterator[Finding]:
+def sample_hangs(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.OUTSIDE))
     unsure = list(stuck_in(case, Wait.UNKNOWN))
     inside = list(stuck_in(case, Wait.THREAD, Wait.LOCK, Wait.NATIVE))
@@ -95,7 +95,7 @@ def _is_far_beyond(stuck: Stuck) -> bool:
     return stuck.waits_in != "sleep" and (stuck.typical_s is None or stuck.seconds > 20 * stuck.typical_s)
 
 
-def _why(case: Case, stuck: Stuck) -> str:
+def _why(case: LoaderCase, stuck: Stuck) -> str:
     above = frames_above(stuck)
     call = f", in {above[-1].function}" if above and above[-1].function else ""
     thing = _FOR.get(stuck.waits_in or "", "something")
@@ -104,7 +104,7 @@ def _why(case: Case, stuck: Stuck) -> str:
     return f"it waits for {thing}{at(stuck.place)}{call}, and nothing limits how long"
 
 
-def _fix(case: Case, stuck: Stuck) -> tuple[str, ...]:
+def _fix(case: LoaderCase, stuck: Stuck) -> tuple[str, ...]:
     bound = {
         "disk": "look at the file server: the kernel waits for it, and no time-out can interrupt that",
         "sleep": "bound a loop that sleeps: for attempt in range(100): … else: raise TimeoutError(index)",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, comes_again
+from antifreeze.doctor.cases import LoaderCase, at, comes_again
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import hanging_trial, stuck_worker
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
@@ -45,7 +45,7 @@ HEALTHY = Facts(
 
 
 @check("AF108", "sample-never-ends", sick=SICK, healthy=HEALTHY)
-def sample_never_ends(case: Case) -> Iterator[Finding]:
+def sample_never_ends(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.RUNNING))
     if not seen:
         return
@@ -71,7 +71,7 @@ def sample_never_ends(case: Case) -> Iterator[Finding]:
     )
 
 
-def _weight(case: Case, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight:
+def _weight(case: LoaderCase, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight:
     if case.is_live:
         workers = [each for each in trial.stuck if each.role == "worker"]
         # If all compute, loading may just be slow; if one does while others have nothing to do, it holds them up.

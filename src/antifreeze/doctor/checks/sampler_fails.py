@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, first_line
+from antifreeze.doctor.cases import LoaderCase, at, first_line
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -35,7 +35,7 @@ HEALTHY = Facts(
 
 
 @check("AF327", "sampler-fails", sick=SICK, healthy=HEALTHY)
-def sampler_fails(case: Case) -> Iterator[Finding]:
+def sampler_fails(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in case.trials if trial.raised and _is_of_sampler(trial.raised)]
     raised = failed[0].raised if failed else None
     if raised is None:

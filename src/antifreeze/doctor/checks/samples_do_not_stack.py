@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, carries_gradients, first_line, loads_elsewhere, raised_in
+from antifreeze.doctor.cases import LoaderCase, at, carries_gradients, first_line, loads_elsewhere, raised_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -44,7 +44,7 @@ HEALTHY = Facts(
 
 
 @check("AF326", "samples-do-not-stack", sick=SICK, healthy=HEALTHY)
-def samples_do_not_stack(case: Case) -> Iterator[Finding]:
+def samples_do_not_stack(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "collate") if not trial.none_samples and not trial.deaths]
     raised = failed[0].raised if failed else None
     if raised is None or ("NoneType" in raised.message and not raised.culprit) or carries_gradients(raised):

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from antifreeze.doctor.cases import Case, at, cases, comes_again, failed_at, first_line, is_users
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, is_users
+from antifreeze.doctor.check import check
 from antifreeze.doctor.checks.sample_failed_once import PASSING
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -44,18 +44,12 @@ SICK = Facts(loaders=(_LOADER,), trials=(replace(_TRIAL, outcome=Outcome.SHORT, 
 HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
 
 
-@program_check("AF333", "second-epoch-fails", sick=SICK, healthy=HEALTHY)
-def second_epoch_fails(facts: Facts) -> list[Finding]:
-    return [
-        finding
-        for case in cases(facts)
-        for trial in case.trials
-        if trial.epochs > 1
-        for finding in _examine(case, trial)
-    ]
+@check("AF333", "second-epoch-fails", sick=SICK, healthy=HEALTHY)
+def second_epoch_fails(case: LoaderCase) -> list[Finding]:
+    return [finding for trial in case.trials if trial.epochs > 1 for finding in _examine(case, trial)]
 
 
-def _examine(case: Case, trial: Trial) -> list[Finding]:
+def _examine(case: LoaderCase, trial: Trial) -> list[Finding]:
     if trial.outcome is Outcome.SHORT:
         return [_empty(case)]
     raised = trial.raised
@@ -66,14 +60,14 @@ def _examine(case: Case, trial: Trial) -> list[Finding]:
     return [replace(finding, worker=raised.worker, sample=raised.sample)]
 
 
-def _is_of_the_epoch(case: Case, trial: Trial, raised: Raised) -> bool:
+def _is_of_the_epoch(case: LoaderCase, trial: Trial, raised: Raised) -> bool:
     """Not of a sample that fails whenever it is loaded, nor of one that failed by chance."""
     if raised.stage not in STAGES or not is_users(raised) or PASSING.search(raised.type):
         return False
     return trial.is_whole_epoch or comes_again(case, raised.sample, failed_at) is False
 
 
-def _empty(case: Case) -> Finding:
+def _empty(case: LoaderCase) -> Finding:
     """A stream, or the sampler of a map-style dataset, that was used up."""
     loader = case.loader
     is_stream = loader is not None and loader.is_iterable
@@ -85,7 +79,7 @@ def _empty(case: Case) -> Finding:
     return _finding(case, "the second epoch is empty, without an error", where, why, seen="it was over at once")
 
 
-def _finding(case: Case, what: str, where: Place | None, why: str, *, seen: str) -> Finding:
+def _finding(case: LoaderCase, what: str, where: Place | None, why: str, *, seen: str) -> Finding:
     is_repeated = case.loop is None or case.loop.epochs is not None
     return Finding(
         weight=Weight.LIKELY if is_repeated else Weight.POSSIBLE,
@@ -97,16 +91,15 @@ def _finding(case: Case, what: str, where: Place | None, why: str, *, seen: str)
             *(("DataLoader(…, persistent_workers=False)",) if _keeps_workers(case) else ()),
         ),
         evidence=(f"a second epoch was begun: {seen}", *(() if is_repeated else ("no loop over epochs is seen",))),
-        loader=case.number,
         rivals=() if is_repeated else ("AF322",),
     )
 
 
-def _left_behind(case: Case) -> str:
+def _left_behind(case: LoaderCase) -> str:
     if _keeps_workers(case):
         return "persistent workers keep what the first epoch did to their dataset"
     return "the second epoch finds what the first one left behind in the dataset, the sampler or on disk"
 
 
-def _keeps_workers(case: Case) -> bool:
+def _keeps_workers(case: LoaderCase) -> bool:
     return case.loader is not None and case.loader.persistent_workers

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, whose
+from antifreeze.doctor.cases import LoaderCase, at, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding
@@ -44,7 +44,7 @@ HEALTHY = Facts(
 
 
 @check("AF308", "shared-connection", sick=SICK, healthy=HEALTHY)
-def shared_connection(case: Case) -> Iterator[Finding]:
+def shared_connection(case: LoaderCase) -> Iterator[Finding]:
     harm = harm_of(case, "socket")
     if harm is None:
         return

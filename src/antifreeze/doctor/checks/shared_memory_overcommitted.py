@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, size, whose
+from antifreeze.doctor.cases import LoaderCase, at, size, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, of_worker, signal_of
 from antifreeze.doctor.facts import Death, Facts, Held, Loader, Machine, Outcome, Place, Trial
@@ -44,7 +44,7 @@ HEALTHY = Facts(
 
 
 @check("AF205", "shared-memory-overcommitted", sick=SICK, healthy=HEALTHY)
-def shared_memory_overcommitted(case: Case) -> Iterator[Finding]:
+def shared_memory_overcommitted(case: LoaderCase) -> Iterator[Finding]:
     death = next((death for _, death in deaths_in(case) if signal_of(death) == "SIGBUS"), None)
     machine = case.facts.machine
     total = machine.shm_total_bytes if machine else None

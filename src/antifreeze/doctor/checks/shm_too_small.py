@@ -20,8 +20,8 @@ https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import cases
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -54,16 +54,11 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF204", "shm-too-small", sick=SICK, healthy=HEALTHY)
-def shm_too_small(facts: Facts) -> list[Finding]:
-    return [finding for loader in facts.loaders for finding in _examine(facts, loader)]
-
-
-def _examine(facts: Facts, loader: Loader) -> list[Finding]:
-    machine = facts.machine
-    if machine is None or machine.shm_total_bytes is None or not loader.num_workers:
+@check("AF204", "shm-too-small", sick=SICK, healthy=HEALTHY)
+def shm_too_small(case: LoaderCase) -> list[Finding]:
+    machine, loader, trials = case.facts.machine, case.loader, case.trials
+    if machine is None or machine.shm_total_bytes is None or loader is None or not loader.num_workers:
         return []
-    trials = [trial for trial in facts.trials if trial.loader == loader.number]
     size = machine.shm_total_bytes
     is_seen = any(_is_full(trial) for trial in trials if trial.engine == "torch")
     batch = max((trial.batch_bytes for trial in trials if trial.batch_bytes), default=0)
@@ -71,7 +66,7 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
     if loader.batches is not None:
         ahead = min(ahead, loader.batches)
     if not is_seen and batch * ahead <= size:
-        return _kept(facts, loader, batch, size)
+        return _kept(case, loader, batch, size)
     # Batches pile up only where training is slower than loading; a trial does not train.
     works = any(trial.is_as_written and trial.outcome is Outcome.OK for trial in trials)
     needs = f"a batch has {batch / MB:.0f} MB, and {ahead} of them are on their way at once" if batch else "its batches"
@@ -86,15 +81,13 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
             why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
             fix=tuple(fix),
             evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
-            loader=loader.number,
         )
     ]
 
 
-def _kept(facts: Facts, loader: Loader, batch: int, size: int) -> list[Finding]:
+def _kept(case: LoaderCase, loader: Loader, batch: int, size: int) -> list[Finding]:
     """What a loop keeps of an epoch stays in /dev/shm."""
-    loop = next((case.loop for case in cases(facts) if case.number == loader.number), None)
-    batches = loader.batches or 0
+    loop, batches = case.loop, loader.batches or 0
     if loop is None or not loop.kept or batch * batches <= size:
         return []
     is_all = loop.keeps_all and not loop.breaks
@@ -111,7 +104,6 @@ def _kept(facts: Facts, loader: Loader, batch: int, size: int) -> list[Finding]:
                 "docker run --shm-size=… larger than all that is kept",
             ),
             evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
-            loader=loader.number,
             is_cause=False,
         )
     ]

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case
+from antifreeze.doctor.cases import CAME, LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -54,11 +54,11 @@ HEALTHY = Facts(
 
 
 @check("AF405", "slow-shutdown", sick=SICK, healthy=HEALTHY)
-def slow_shutdown(case: Case) -> list[Finding]:
+def slow_shutdown(case: LoaderCase) -> list[Finding]:
     return [*_examine(case), *_held_by_threads(case)]
 
 
-def _examine(case: Case) -> list[Finding]:
+def _examine(case: LoaderCase) -> list[Finding]:
     slow = [
         t for t in case.trials if t.engine == "torch" and t.workers and (t.shutdown_s or 0) >= SLOW_S and not t.deaths
     ]
@@ -91,7 +91,7 @@ def _examine(case: Case) -> list[Finding]:
     ]
 
 
-def _held_by_threads(case: Case) -> Iterator[Finding]:
+def _held_by_threads(case: LoaderCase) -> Iterator[Finding]:
     """Workers that have done their work and do not end, because Python waits for their threads."""
     held = [(trial, stuck) for trial in case.trials for stuck in trial.stuck if _waits_for_threads(stuck)]
     if held and case.loader is not None:

@@ -17,10 +17,10 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.
 
 from __future__ import annotations
 
+from antifreeze.doctor.cases import are_one
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Clash, Facts, Outcome, Place, Raised, Run, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import are_one
 
 SAID = "context has already been set"
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case
+from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -50,7 +50,7 @@ HEALTHY = Facts(
 
 
 @check("AF302", "state-differs", sick=SICK, healthy=HEALTHY)
-def state_differs(case: Case) -> Iterator[Finding]:
+def state_differs(case: LoaderCase) -> Iterator[Finding]:
     wrong = [trial for trial in case.trials if trial.wrong and case.start_method in ("spawn", "forkserver")]
     if not wrong:
         return

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -46,7 +46,7 @@ HEALTHY = Facts(
 
 
 @check("AF325", "stop-iteration-in-getitem", sick=SICK, healthy=HEALTHY)
-def stop_iteration_in_getitem(case: Case) -> Iterator[Finding]:
+def stop_iteration_in_getitem(case: LoaderCase) -> Iterator[Finding]:
     raising = [trial for trial in case.trials if trial.raised and trial.raised.type == "StopIteration"]
     short = [trial for trial in case.trials if trial.outcome is Outcome.SHORT]
     sight = _next(case)
@@ -72,7 +72,7 @@ def stop_iteration_in_getitem(case: Case) -> Iterator[Finding]:
     )
 
 
-def _next(case: Case) -> Sight | None:
+def _next(case: LoaderCase) -> Sight | None:
     source = case.facts.source
     sights = [sight for dataset in (source.datasets if source else ()) for sight in dataset.sights]
     return next((sight for sight in sights if sight.kind == "next"), None)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, at
+from antifreeze.doctor.cases import CAME, LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -42,7 +42,7 @@ HEALTHY = Facts(
 
 
 @check("AF109", "timeout-too-short", sick=SICK, healthy=HEALTHY)
-def timeout_too_short(case: Case) -> Iterator[Finding]:
+def timeout_too_short(case: LoaderCase) -> Iterator[Finding]:
     trial = next((each for each in case.trials if each.raised and MESSAGE in each.raised.message), None)
     if trial is None or (not trial.is_as_written and case.loader is not None and not case.loader.timeout_s):
         return

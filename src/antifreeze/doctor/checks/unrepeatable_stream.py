@@ -18,8 +18,10 @@ https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import cases
-from antifreeze.doctor.check import program_check
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -42,10 +44,10 @@ SICK = Facts(
 HEALTHY = Facts(loaders=(_LOADER,), trials=(Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),))
 
 
-@program_check("AF504", "unrepeatable-stream", sick=SICK, healthy=HEALTHY)
-def unrepeatable_stream(facts: Facts) -> list[Finding]:
-    return [
-        Finding(
+@check("AF504", "unrepeatable-stream", sick=SICK, healthy=HEALTHY)
+def unrepeatable_stream(case: LoaderCase) -> Iterator[Finding]:
+    if any(TOLD in trial.stderr for trial in case.trials if trial.engine == "antifreeze"):
+        yield Finding(
             weight=Weight.CERTAIN,
             what="a worker died, and its stream gave other items when it was read again: some came twice, others not "
             "at all",
@@ -57,8 +59,4 @@ def unrepeatable_stream(facts: Facts) -> list[Finding]:
                 "antifreeze run --no-replay {script}   (such a death becomes an error)",
             ),
             evidence=("our engine compared the items of both readings",),
-            loader=case.number,
         )
-        for case in cases(facts)
-        if any(TOLD in trial.stderr for trial in case.trials if trial.engine == "antifreeze")
-    ]

@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, cases
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
 FIX = (
     "antifreeze run --fix shard {script}",
@@ -64,13 +63,14 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF502", "unsharded-stream", sick=SICK, healthy=HEALTHY)
-def unsharded_stream(facts: Facts) -> list[Finding]:
-    found = [finding for case in cases(facts) for finding in (*_examine(case), *_uneven(case))]
-    return [*found, *_written(facts)]
+@check("AF502", "unsharded-stream", sick=SICK, healthy=HEALTHY)
+def unsharded_stream(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _uneven(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> list[Finding]:
     seen = [t for t in case.trials if (t.same_items or 0) > 1 and t.has_asked_for_worker_info is not True]
     if not seen or case.num_workers < 2:
         return []
@@ -85,12 +85,11 @@ def _examine(case: Case) -> list[Finding]:
             why=f"{name}{f' at {place}' if place else ''} does not ask get_worker_info() which part is whose",
             fix=FIX,
             evidence=(f"reproduced: {count} workers began with the same items",),
-            loader=case.number,
         )
     ]
 
 
-def _uneven(case: Case) -> Iterator[Finding]:
+def _uneven(case: LoaderCase) -> Iterator[Finding]:
     """Shares that are asked for and do not add up to the stream."""
     whole = {trial.workers: trial.samples for trial in case.trials if trial.engine == "torch" and trial.is_whole_epoch}
     written = next((trial for trial in case.trials if trial.is_as_written), None)
@@ -112,22 +111,21 @@ def _uneven(case: Case) -> Iterator[Finding]:
         f"epoch of {case.num_workers} workers has {came:,} samples, one of a single worker {one:,}",
         fix=(FIX[1],),
         evidence=(f"counted: {came:,} with {case.num_workers} workers, {one:,} with 1, {one:,} with 0",),
-        loader=case.number,
     )
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        several = pair.has_workers(more_than=1)
-        if not pair.dataset.is_iterable or pair.dataset.asks_for_worker_info is not False or several is False:
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        several = case.has_workers(more_than=1)
+        if not dataset.is_iterable or dataset.asks_for_worker_info is not False or several is False:
             continue
         yield Finding(
             # A stream of random samples needs no shares, and the share may come from what it is given.
             weight=Weight.POSSIBLE,
             what="every sample would come once from each worker: each reads the whole stream",
-            where=pair.dataset.place,
-            why=f"{pair.dataset.name} at {pair.dataset.place} does not ask get_worker_info() which part is whose, and the "
-            f"loader at {pair.call.place} has several workers",
+            where=dataset.place,
+            why=f"{dataset.name} at {dataset.place} does not ask get_worker_info() which part is whose, and the "
+            f"loader at {case.built_at} has several workers",
             fix=FIX,
             evidence=("as the source has it",),
             decide="antifreeze doctor {script}",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
@@ -47,7 +47,7 @@ HEALTHY = Facts(
 
 
 @check("AF312", "worker-crashed", sick=SICK, healthy=HEALTHY)
-def worker_crashed(case: Case) -> Iterator[Finding]:
+def worker_crashed(case: LoaderCase) -> Iterator[Finding]:
     crashed = [(trial, death) for trial, death in deaths_in(case) if signal_of(death) in OWN_FAULT]
     if not crashed:
         return

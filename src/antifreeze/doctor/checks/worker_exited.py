@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, last_line
-from antifreeze.doctor.check import program_check
+from antifreeze.doctor.cases import LoaderCase, at, last_line
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_at_birth, is_exit, of_worker
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=1, how="os._exit", sample="13", place=Place("train.py", 34))
@@ -38,12 +37,13 @@ HEALTHY = Facts(
 )
 
 
-@program_check("AF314", "worker-exited", sick=SICK, healthy=HEALTHY)
-def worker_exited(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+@check("AF314", "worker-exited", sick=SICK, healthy=HEALTHY)
+def worker_exited(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> list[Finding]:
     left = [(trial, death) for trial, death in deaths_in(case) if is_exit(death)]
     if not left:
         return []
@@ -66,7 +66,6 @@ def _examine(case: Case) -> list[Finding]:
             why=how,
             fix=_fix(is_at_birth=at_birth, comes_again=case.works_without_workers is False),
             evidence=(case.counted({t.workers: t for t, _ in left}.values()), f"pid {death.pid}: {end_of(death)}"),
-            loader=case.number,
             worker=death.worker,
             pid=death.pid,
             sample=death.sample,
@@ -89,13 +88,11 @@ def _by_whom(death: Death) -> str:
     return f"something in it called os._exit, sys.exit or C's exit{at(death.place)}: {end_of(death)}, and no signal"
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
+def _read(case: LoaderCase) -> Iterator[Finding]:
     """`sys.exit` in code that runs per sample, in a program that was only read."""
-    seen = set()
-    for pair in pairs(facts):
-        for sight in pair.dataset.sights:
-            if sight.kind == "exit" and sight.place not in seen:
-                seen.add(sight.place)
+    for dataset in case.unrun_datasets:
+        for sight in dataset.sights:
+            if sight.kind == "exit":
                 yield Finding(
                     weight=Weight.POSSIBLE,
                     what="a worker would end without a traceback, and the training with it",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, first_line, raised_in
+from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -45,7 +45,7 @@ HEALTHY = Facts(
 
 
 @check("AF323", "worker-init-fails", sick=SICK, healthy=HEALTHY)
-def worker_init_fails(case: Case) -> Iterator[Finding]:
+def worker_init_fails(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "init") if trial.outcome is not Outcome.HANG]
     raised = failed[0].raised if failed else None
     if raised is None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, grown_most, size
+from antifreeze.doctor.cases import LoaderCase, at, grown_most, size
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
 from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
@@ -41,7 +41,7 @@ HEALTHY = Facts(
 
 
 @check("AF311", "worker-killed", sick=SICK, healthy=HEALTHY)
-def worker_killed(case: Case) -> Iterator[Finding]:
+def worker_killed(case: LoaderCase) -> Iterator[Finding]:
     killed = [
         (trial, death)
         for trial, death in deaths_in(case)
@@ -67,7 +67,7 @@ def worker_killed(case: Case) -> Iterator[Finding]:
     )
 
 
-def _reason(case: Case, death: Death) -> str:
+def _reason(case: LoaderCase, death: Death) -> str:
     grown = grown_most(case)
     has = f" (a worker had {size(grown.last_bytes)} for itself)" if grown else ""
     if death.is_oom:
@@ -82,7 +82,7 @@ def _reason(case: Case, death: Death) -> str:
     return f"somebody sent it SIGKILL, most often the kernel when memory runs out{has}; dmesg tells"
 
 
-def _advice(case: Case, death: Death) -> tuple[str, ...]:
+def _advice(case: LoaderCase, death: Death) -> tuple[str, ...]:
     if signal_of(death) != "SIGKILL" or death.is_oom is False:
         return ("find out who sends the signal: the scheduler's log, dmesg",)
     fewer = max(1, case.num_workers // 2)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, grown_most, size
+from antifreeze.doctor.cases import LoaderCase, grown_most, size
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Sight, Trial, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
@@ -61,7 +61,7 @@ HEALTHY = Facts(
 
 
 @check("AF207", "worker-memory-grows", sick=SICK, healthy=HEALTHY)
-def worker_memory_grows(case: Case) -> Iterator[Finding]:
+def worker_memory_grows(case: LoaderCase) -> Iterator[Finding]:
     memory = grown_most(case)
     if memory is None or case.loader is None or memory.samples < SAMPLES:
         return
@@ -90,7 +90,7 @@ def worker_memory_grows(case: Case) -> Iterator[Finding]:
     )
 
 
-def _kept(case: Case) -> Sight | None:
+def _kept(case: LoaderCase) -> Sight | None:
     """The list of the dataset's own that every sample makes longer; a cache by index ends with the dataset."""
     source = case.facts.source
     name = (case.loader.dataset if case.loader else "").rpartition(".")[2]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at
+from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
@@ -31,7 +31,7 @@ HEALTHY = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outco
 
 
 @check("AF112", "worker-stopped", sick=SICK, healthy=HEALTHY)
-def worker_stopped(case: Case) -> Iterator[Finding]:
+def worker_stopped(case: LoaderCase) -> Iterator[Finding]:
     stopped = [each for trial in case.trials for each in trial.stuck if each.state in ("T", "t")]
     if not stopped:
         return

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from antifreeze.doctor.cases import loader_cases, speed
 from antifreeze.doctor.checks.class_under_main_guard import class_under_main_guard
 from antifreeze.doctor.checks.fixed_worker_seed import fixed_worker_seed
 from antifreeze.doctor.checks.lock_around_reads import lock_around_reads
@@ -26,7 +27,6 @@ from antifreeze.doctor.facts import (
     Trial,
 )
 from antifreeze.doctor.finding import Weight
-from antifreeze.doctor.written import speed, written_loaders
 
 HERE = Place("train.py", 30)
 SPAWN = Place("train.py", 5, "", "mp.set_start_method('spawn')")
@@ -59,7 +59,7 @@ def facts(
     ],
 )
 def test_the_start_method_is_what_is_nearest_to_the_loader(known: Facts, method: str | None) -> None:
-    (loader,) = written_loaders(known)
+    (loader,) = loader_cases(known)
     assert loader.start_method == method
 
 
@@ -68,7 +68,7 @@ def test_a_live_loader_and_its_call_are_one_and_others_stand_alone() -> None:
     known = facts(LoaderCall(place=HERE, workers=None), live=Loader(number=1, built_at=HERE, num_workers=2))
     assert known.source is not None
     known = replace(known, source=replace(known.source, loaders=(*known.source.loaders, other)))
-    assert [(each.number, each.workers) for each in written_loaders(known)] == [(1, 2), (None, 3)]
+    assert [(each.number, each.workers) for each in loader_cases(known)] == [(1, 2), (None, 3)]
 
 
 def test_speed_leaves_the_start_of_workers_out() -> None:
