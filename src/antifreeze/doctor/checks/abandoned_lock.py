@@ -23,7 +23,8 @@ from __future__ import annotations
 from antifreeze.doctor.cases import LoaderCase, at, touches, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of
-from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Death, Held, Loader, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, is_at_work, never_returned, sample_at, state_of, wait_of
 
@@ -32,31 +33,15 @@ FIX = (
     "guard it with fcntl.flock(file, fcntl.LOCK_EX) instead: the kernel releases that when its holder dies",
 )
 
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 43)),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.CRASH,
-            is_as_written=True,
-            deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9", locks_held=("dataset.lock",)),),
-        ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 43)),
+    as_written(
+        Outcome.CRASH,
+        deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9", locks_held=("dataset.lock",)),),
     ),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.CRASH,
-            is_as_written=True,
-            deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9"),),
-        ),
-    ),
+HEALTHY = tried(
+    FORKED, as_written(Outcome.CRASH, deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9"),))
 )
 
 

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Held, Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 MAKES = (
@@ -38,16 +39,8 @@ SEED = "torch.utils.data.get_worker_info().seed"
 
 _RNG = Held(path="dataset.rng", kind="generator", what="a numpy Generator", place=Place("train.py", 22))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_RNG,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, same_draws=("dataset.rng",)),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(same_draws=("dataset.rng",)))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF501", "copied-generator", sick=SICK, healthy=HEALTHY)

@@ -24,7 +24,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, grown_most, size
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Bulk, Facts, Loader, Outcome, Place, Trial, WorkerMemory
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Bulk, Facts, Loader, Place, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
 
 MB = 1 << 20
@@ -35,18 +36,8 @@ GROWTH_BYTES = 2 * MB
 
 _ITEMS = Bulk(path="dataset.items", type="list", count=400_000, bytes=55 * MB, place=Place("train.py", 21))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", bulks=(_ITEMS,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            memory=(WorkerMemory(worker=0, first_bytes=20 * MB, last_bytes=50 * MB, samples=200_000),),
-        ),
-    ),
+SICK = tried(
+    _LOADER, as_written(memory=(WorkerMemory(worker=0, first_bytes=20 * MB, last_bytes=50 * MB, samples=200_000),))
 )
 HEALTHY = Facts(
     loaders=(

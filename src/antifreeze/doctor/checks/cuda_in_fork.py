@@ -21,28 +21,23 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
 MESSAGE = "re-initialize CUDA in forked subprocess"
 
 _TENSOR = Held(path="dataset.x", kind="cuda", what="a tensor on cuda:0", place=Place("train.py", 20))
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_TENSOR,), is_cuda_initialized=True),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            raised=Raised(
-                type="RuntimeError",
-                message="Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use …",
-                stage="fetch",
-                place=Place("train.py", 27),
-                sample="0",
-            ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_TENSOR,), is_cuda_initialized=True),
+    as_written(
+        Outcome.ERROR,
+        raised=Raised(
+            type="RuntimeError",
+            message="Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use …",
+            stage="fetch",
+            place=Place("train.py", 27),
+            sample="0",
         ),
     ),
 )

@@ -21,7 +21,8 @@ from __future__ import annotations
 from antifreeze.doctor.advice import measured, rate
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, is_at_work, wait_of
 
@@ -49,14 +50,8 @@ def _trial(*, workers: int, seconds: float, is_as_written: bool = False) -> Tria
     )
 
 
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_trial(workers=1, seconds=10, is_as_written=True), _trial(workers=4, seconds=3)),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(_trial(workers=1, seconds=10, is_as_written=True), _trial(workers=4, seconds=9)),
-)
+SICK = tried(_LOADER, _trial(workers=1, seconds=10, is_as_written=True), _trial(workers=4, seconds=3))
+HEALTHY = tried(_LOADER, _trial(workers=1, seconds=10, is_as_written=True), _trial(workers=4, seconds=9))
 
 
 @check("AF406", "data-bound", sick=SICK, healthy=HEALTHY)

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Machine, Outcome, Place, Raised, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -35,20 +36,15 @@ _LOADER = Loader(
     number=0, num_workers=1, batches=600, built_at=Place("train.py", 30), iterated_at=Place("train.py", 30)
 )
 _LOOP = LoaderLoop(place=Place("train.py", 30), kept=(Place("train.py", 31, text='kept.append(sample["index"])'),))
-SICK = Facts(
+SICK = tried(
+    _LOADER,
+    as_written(
+        Outcome.ERROR,
+        workers=1,
+        raised=Raised(type="RuntimeError", message="Too many open files. Communication …", stage="receive"),
+    ),
     machine=Machine(cpus=2, usable_cpus=2, descriptors_soft=256, descriptors_hard=256),
     source=Source(script="train.py", loops=(_LOOP,)),
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=1,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            raised=Raised(type="RuntimeError", message="Too many open files. Communication …", stage="receive"),
-        ),
-    ),
 )
 HEALTHY = Facts(
     machine=Machine(cpus=2, usable_cpus=2, descriptors_soft=1024, descriptors_hard=4096),

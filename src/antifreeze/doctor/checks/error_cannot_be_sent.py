@@ -22,10 +22,10 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line, is_users
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="DecodeError",
     message="frame 5 is damaged",
@@ -34,14 +34,8 @@ _RAISED = Raised(
     sample="5",
     worker=0,
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
+SICK = tried(FORKED, as_written(Outcome.HANG, raised=_RAISED))
+HEALTHY = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED))
 
 
 @check("AF306", "error-cannot-be-sent", sick=SICK, healthy=HEALTHY)

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, LoaderCase, at, touches, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import as_written, stuck_worker, tried, with_workers
+from antifreeze.doctor.facts import Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
 from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
@@ -35,22 +35,18 @@ from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at
 KINDS = ("executor", "thread", "loop")
 
 _LINE = Place("train.py", 35, "__getitem__", "return list(self.pool.map(read, range(3)))")
-_TRIAL = hanging_trial(
-    stuck_worker(_LINE, inside=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"),))
+_TRIAL = as_written(
+    Outcome.HANG,
+    stuck=(stuck_worker(_LINE, inside=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"),)),),
 )
 _POOL = Held(path="dataset.pool", kind="executor", what="a ThreadPoolExecutor", place=Place("train.py", 28))
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
-    trials=(
-        _TRIAL,
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-        Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),
-    ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),
+    _TRIAL,
+    with_workers(0),
+    Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)), as_written())
 
 
 @check("AF101", "fork-after-threads", sick=SICK, healthy=HEALTHY)

@@ -25,7 +25,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Held, Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import Harm, harm_of
 
@@ -42,17 +43,8 @@ _RAISED = Raised(
     place=Place("train.py", 36),
     sample="0",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED), with_workers(0, is_whole_epoch=True))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF309", "forked-database", sick=SICK, healthy=HEALTHY)

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in
 from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -35,10 +36,7 @@ _RAISED = Raised(
     place=Place("train.py", 27),
     sample="22",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED))
 HEALTHY = Facts(
     loaders=(Loader(number=0, num_workers=2, samples=23, built_at=Place("train.py", 38)),), trials=SICK.trials
 )

@@ -25,22 +25,19 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, touches, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, stuck_worker, tried
+from antifreeze.doctor.facts import Held, Loader, Outcome, Place
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.handles import own_name
 from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
 
 _LINE = Place("data.py", 57, "__getitem__", "with self.lock:")
 _LOCK = Held(path="dataset.lock", kind="lock", what="a locked _thread.lock", place=Place("data.py", 20), is_deadly=True)
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
-    trials=(hanging_trial(stuck_worker(_LINE)),),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),
+    as_written(Outcome.HANG, stuck=(stuck_worker(_LINE),)),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)), as_written())
 
 
 @check("AF104", "inherited-lock", sick=SICK, healthy=HEALTHY)

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from antifreeze.doctor.cases import LoaderCase, speed
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
 
 # Of the workers' time: half of it spent waiting cannot be anything else; below a tenth it is not worth a change.
@@ -34,15 +35,13 @@ _LOCK = Sight(kind="lock-around-read", what="self.lock", place=Place("data.py", 
 
 
 def _facts(lock_share: float) -> Facts:
-    return Facts(
+    return tried(
+        Loader(number=0, built_at=_CALL.place, num_workers=4, dataset="data.Locked"),
+        as_written(workers=4, lock_share=lock_share),
         source=Source(
             script="train.py",
             loaders=(_CALL,),
             datasets=(DatasetClass(name="Locked", place=Place("data.py", 20), sights=(_LOCK,)),),
-        ),
-        loaders=(Loader(number=0, built_at=_CALL.place, num_workers=4, dataset="data.Locked"),),
-        trials=(
-            Trial(loader=0, engine="torch", workers=4, outcome=Outcome.OK, is_as_written=True, lock_share=lock_share),
         ),
     )
 

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from antifreeze.doctor.check import program_check
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Raised, Trial
+from antifreeze.doctor.examples import as_written
+from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
 WORDS = "AF_UNIX path too long"
@@ -33,19 +34,7 @@ _FACTS = Facts(
     machine=Machine(cpus=8, usable_cpus=8, temporary_directory="/tmp"),
     loaders=(Loader(number=0, num_workers=2),),
 )
-SICK = replace(
-    _FACTS,
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            raised=Raised(type="OSError", message=WORDS, stage="send"),
-        ),
-    ),
-)
+SICK = replace(_FACTS, trials=(as_written(Outcome.HANG, raised=Raised(type="OSError", message=WORDS, stage="send")),))
 HEALTHY = _FACTS
 
 

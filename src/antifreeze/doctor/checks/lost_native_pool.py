@@ -28,8 +28,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, touches
 from antifreeze.doctor.check import check
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import as_written, stuck_worker, tried, with_workers
+from antifreeze.doctor.facts import Loader, NativePool, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import (
     Wait,
@@ -52,17 +52,12 @@ SWITCHES = {
 _LINE = Place("train.py", 26, "anchors", "return KMeans(k).fit(points)")
 _KMEANS = Place("/x/site-packages/sklearn/cluster/_kmeans.py", 700, "_kmeans_single_lloyd")
 _POOL = NativePool(library="sklearn", kind="openmp", threads=8, is_used=True)
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
-    trials=(
-        hanging_trial(stuck_worker(_LINE, inside=(_KMEANS,), library="sklearn")),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-    ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),
+    as_written(Outcome.HANG, stuck=(stuck_worker(_LINE, inside=(_KMEANS,), library="sklearn"),)),
+    with_workers(0),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)), as_written())
 
 
 @check("AF102", "lost-native-pool", sick=SICK, healthy=HEALTHY)

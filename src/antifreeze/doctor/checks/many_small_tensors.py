@@ -21,58 +21,33 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 # At 0.1 ms each, fewer cannot be felt.
 MANY = 50
 
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 36))
-_SICK = Trial(
-    loader=0,
-    engine="torch",
-    workers=2,
-    outcome=Outcome.OK,
-    is_as_written=True,
-    batches=32,
-    seconds=1.5,
-    first_batch_s=0.1,
-    batch_tensors=150,
-)
-_ALONE = Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, batches=32, seconds=0.06, first_batch_s=0.002)
-SICK = Facts(loaders=(_LOADER,), trials=(_SICK, _ALONE))
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            batches=32,
-            seconds=1.5,
-            first_batch_s=0.1,
-            batch_tensors=2,
-        ),
-        _ALONE,
-    ),
-)
+_SICK = as_written(batches=32, seconds=1.5, first_batch_s=0.1, batch_tensors=150)
+_ALONE = with_workers(0, batches=32, seconds=0.06, first_batch_s=0.002)
+SICK = tried(_LOADER, _SICK, _ALONE)
+HEALTHY = tried(_LOADER, as_written(batches=32, seconds=1.5, first_batch_s=0.1, batch_tensors=2), _ALONE)
 
 
 @check("AF402", "many-small-tensors", sick=SICK, healthy=HEALTHY)
 def many_small_tensors(case: LoaderCase) -> Iterator[Finding]:
     tensors = max((trial.batch_tensors or 0 for trial in case.trials), default=0)
-    with_workers = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
+    loaded = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
     alone = [t for t in case.trials if not t.workers and per_batch(t) is not None]
-    if tensors < MANY or not with_workers or not alone:
+    if tensors < MANY or not loaded or not alone:
         return
-    slow, fast = per_batch(with_workers[0]) or 0.0, per_batch(alone[0]) or 0.0
+    slow, fast = per_batch(loaded[0]) or 0.0, per_batch(alone[0]) or 0.0
     if slow <= 1.2 * fast:
         return
     yield Finding(
         weight=Weight.CERTAIN if slow > 2 * fast else Weight.LIKELY,
-        what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {with_workers[0].workers} of them, "
+        what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {loaded[0].workers} of them, "
         f"{1000 * fast:.1f} ms without",
         where=case.built_at,
         why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "

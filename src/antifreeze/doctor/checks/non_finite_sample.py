@@ -19,19 +19,17 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import tried, with_workers
+from antifreeze.doctor.facts import Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 # If many samples have them, they are part of the data: missing values, masks.
 FEW = 0.1
 
 _LOADER = Loader(number=0, num_workers=2, dataset_at=Place("train.py", 19))
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, samples=400)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, samples=400, non_finite=("17", "230")),),
-)
-HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
+_TRIAL = with_workers(2, samples=400)
+SICK = tried(_LOADER, with_workers(2, samples=400, non_finite=("17", "230")))
+HEALTHY = tried(_LOADER, _TRIAL)
 
 
 @check("AF331", "non-finite-sample", sick=SICK, healthy=HEALTHY)

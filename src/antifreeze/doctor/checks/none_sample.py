@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, LoaderCase, at, first_line
 from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -32,23 +33,9 @@ _RAISED = Raised(
     sample="9",
     swallowed="OSError: cannot identify image file",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            raised=_RAISED,
-            none_samples=("9",),
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", has_default_collate=False),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, none_samples=("9",)),),
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED, none_samples=("9",)))
+HEALTHY = tried(
+    Loader(number=0, num_workers=2, start_method="fork", has_default_collate=False), as_written(none_samples=("9",))
 )
 
 

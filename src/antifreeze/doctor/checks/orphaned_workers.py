@@ -23,7 +23,8 @@ from dataclasses import replace
 
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, ProcessPicture, Run, Stuck, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Outcome, Place, ProcessPicture, Run, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import as_stuck
 
@@ -31,26 +32,15 @@ INIT = 1
 DECIDE = "ps -ef | grep {script}   (after the next kill)"
 
 _LINE = Place("train.py", 29, "__getitem__", "time.sleep(600)")
-SICK = Facts(
-    run=Run(command="train.py", outcome=Outcome.OK, reached_a_loader=True, is_trainer_a_child=True),
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            orphans=(
-                Stuck(role="worker", worker=0, pid=4243, sample="8", place=_LINE, stage="fetch", waits_in="sleep"),
-            ),
-        ),
+SICK = tried(
+    FORKED,
+    as_written(
+        Outcome.HANG,
+        orphans=(Stuck(role="worker", worker=0, pid=4243, sample="8", place=_LINE, stage="fetch", waits_in="sleep"),),
     ),
+    run=Run(command="train.py", outcome=Outcome.OK, reached_a_loader=True, is_trainer_a_child=True),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF106", "orphaned-workers", sick=SICK, healthy=HEALTHY)

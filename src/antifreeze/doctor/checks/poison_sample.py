@@ -23,20 +23,14 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_exit
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried, with_workers
+from antifreeze.doctor.facts import Death, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=-11, how="SIGSEGV", sample="13", place=Place("train.py", 24))
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=1, outcome=Outcome.CRASH, deaths=(_DEATH,))),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=1, outcome=Outcome.OK, is_whole_epoch=True)),
-)
+_TRIAL = as_written(Outcome.CRASH, deaths=(_DEATH,))
+SICK = tried(FORKED, _TRIAL, with_workers(1, Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(FORKED, _TRIAL, with_workers(1, is_whole_epoch=True))
 
 
 @check("AF313", "poison-sample", sick=SICK, healthy=HEALTHY)

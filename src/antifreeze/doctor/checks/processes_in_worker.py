@@ -19,17 +19,16 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line
 from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried
 from antifreeze.doctor.facts import (
     DatasetClass,
     Facts,
-    Loader,
     LoaderCall,
     Outcome,
     Place,
     Raised,
     Sight,
     Source,
-    Trial,
 )
 from antifreeze.doctor.finding import Finding, Weight
 
@@ -37,10 +36,7 @@ MESSAGE = "daemonic processes are not allowed to have children"
 FIX = ("antifreeze run {script}", "use threads in the dataset: concurrent.futures.ThreadPoolExecutor")
 
 _RAISED = Raised(type="AssertionError", message=MESSAGE, stage="fetch", place=Place("train.py", 30), sample="0")
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
+SICK = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED))
 HEALTHY = Facts(
     source=Source(
         script="train.py",

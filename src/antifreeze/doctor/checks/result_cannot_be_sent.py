@@ -20,33 +20,25 @@ from __future__ import annotations
 
 from antifreeze.doctor.cases import LoaderCase, at, carries_gradients, first_line, is_users, of_sample
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 37)),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            raised=Raised(
-                type="AttributeError",
-                message="Can't pickle local object 'Sample.__init__.<locals>.<lambda>'",
-                stage="send",
-                worker=0,
-                culprit="batch[0].decode (a lambda)",
-                culprit_at=Place("train.py", 24),
-            ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 37)),
+    as_written(
+        Outcome.HANG,
+        raised=Raised(
+            type="AttributeError",
+            message="Can't pickle local object 'Sample.__init__.<locals>.<lambda>'",
+            stage="send",
+            worker=0,
+            culprit="batch[0].decode (a lambda)",
+            culprit_at=Place("train.py", 24),
         ),
     ),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF305", "result-cannot-be-sent", sick=SICK, healthy=HEALTHY)

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, raised_in
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried, with_workers
+from antifreeze.doctor.facts import Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
 # Of reads over a network or from a disk; other errors do not pass by themselves.
@@ -31,7 +32,6 @@ PASSING = re.compile(
     r"|^(requests|urllib3|botocore|aiohttp|httpx|fsspec|s3fs|gcsfs)\."
 )
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="OSError",
     message="[Errno 5] Input/output error: '/mnt/nfs/train/000013.npy'",
@@ -39,15 +39,9 @@ _RAISED = Raised(
     place=Place("train.py", 35),
     sample="13",
 )
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True)),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.ERROR, raised=_RAISED)),
-)
+_TRIAL = as_written(Outcome.ERROR, raised=_RAISED)
+SICK = tried(FORKED, _TRIAL, with_workers(0, is_whole_epoch=True))
+HEALTHY = tried(FORKED, _TRIAL, with_workers(0, Outcome.ERROR, raised=_RAISED))
 
 
 @check("AF322", "sample-failed-once", sick=SICK, healthy=HEALTHY)

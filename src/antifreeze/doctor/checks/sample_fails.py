@@ -22,10 +22,10 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, LoaderCase, at, comes_again, failed_at, first_line, raised_in
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried, with_workers
+from antifreeze.doctor.facts import Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="PIL.UnidentifiedImageError",
     message="cannot identify image file '11.png'",
@@ -34,20 +34,8 @@ _RAISED = Raised(
     sample="11",
     worker=0,
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.ERROR, raised=_RAISED),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True),
-    ),
-)
+SICK = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED), with_workers(0, Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED), with_workers(0, is_whole_epoch=True))
 
 
 @check("AF321", "sample-fails", sick=SICK, healthy=HEALTHY)

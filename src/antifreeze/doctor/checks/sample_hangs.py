@@ -25,8 +25,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, comes_again
 from antifreeze.doctor.check import check
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import FORKED, as_written, stuck_worker, tried
+from antifreeze.doctor.facts import Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import (
     Wait,
@@ -52,14 +52,11 @@ _FOR = {
 }
 
 _LINE = Place("train.py", 46, "__getitem__", "return int(s.recv(16))")
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(hanging_trial(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.01, waits_in="socket")),),
+SICK = tried(
+    FORKED,
+    as_written(Outcome.HANG, stuck=(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.01, waits_in="socket"),)),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF103", "sample-hangs", sick=SICK, healthy=HEALTHY)

@@ -22,26 +22,22 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, comes_again
 from antifreeze.doctor.check import check
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
+from antifreeze.doctor.examples import FORKED, as_written, stuck_worker, tried
+from antifreeze.doctor.facts import Facts, Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
 
 LONG_S = 10.0
 
 _LINE = Place("train.py", 34, "__getitem__", "crop = self.masks[i][y:y + 4, x:x + 4]")
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(
-        hanging_trial(
-            stuck_worker(_LINE, worker=1, sample="7", typical_s=0.001, waits_in=None, state="R", cpu_share=1.0)
-        ),
+SICK = tried(
+    FORKED,
+    as_written(
+        Outcome.HANG,
+        stuck=(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.001, waits_in=None, state="R", cpu_share=1.0),),
     ),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.SLOW, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written(Outcome.SLOW))
 
 
 @check("AF108", "sample-never-ends", sick=SICK, healthy=HEALTHY)

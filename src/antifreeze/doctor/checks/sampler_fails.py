@@ -18,20 +18,15 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.torch_side.frames import NEXT_INDEX
 
 _LOADER = Loader(number=0, num_workers=2, sampler="CurriculumSampler", built_at=Place("train.py", 43))
 _RAISED = Raised(type="IndexError", message="list index out of range", stage="sampler", place=Place("train.py", 37))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF327", "sampler-fails", sick=SICK, healthy=HEALTHY)

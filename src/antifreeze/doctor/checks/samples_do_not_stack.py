@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, carries_gradients, first_line, loads_elsewhere, raised_in
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 32), dataset_at=Place("train.py", 19))
@@ -33,14 +34,8 @@ _RAISED = Raised(
     batch=("4", "5", "6", "7"),
     culprit="it has no key 'boxes'",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF326", "samples-do-not-stack", sick=SICK, healthy=HEALTHY)

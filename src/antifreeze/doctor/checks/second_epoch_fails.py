@@ -25,7 +25,8 @@ from dataclasses import replace
 from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, is_users
 from antifreeze.doctor.check import check
 from antifreeze.doctor.checks.sample_failed_once import PASSING
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 STAGES = ("fetch", "collate", "sampler")
@@ -39,9 +40,9 @@ _LOADER = Loader(
     dataset="Lines",
     dataset_at=Place("train.py", 9),
 )
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, batches=20, epochs=2)
-SICK = Facts(loaders=(_LOADER,), trials=(replace(_TRIAL, outcome=Outcome.SHORT, is_whole_epoch=True),))
-HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
+_TRIAL = as_written(batches=20, epochs=2)
+SICK = tried(_LOADER, replace(_TRIAL, outcome=Outcome.SHORT, is_whole_epoch=True))
+HEALTHY = tried(_LOADER, _TRIAL)
 
 
 @check("AF333", "second-epoch-fails", sick=SICK, healthy=HEALTHY)

@@ -24,23 +24,15 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Held, Loader, Place
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.handles import harm_of, own_name
 
 _CONNECTION = Held(path="dataset.conn", kind="socket", what="an HTTPConnection", place=Place("train.py", 39))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_CONNECTION,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, wrong=("2",)),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(wrong=("2",)), with_workers(0))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF308", "shared-connection", sick=SICK, healthy=HEALTHY)

@@ -28,7 +28,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, whose
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Assignment, DatasetClass, Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Assignment, DatasetClass, Held, Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import harm_of, opener, own_name
 
@@ -41,17 +42,8 @@ MOVES |= {"os.read", "os.readv", "os.lseek", "os.sendfile"}
 
 _FILE = Held(path="dataset.f", kind="file", what="an open file 'records.bin' (mode 'rb')", place=Place("train.py", 27))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_FILE,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, wrong=("460", "17")),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(wrong=("460", "17")), with_workers(0))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF307", "shared-file-offset", sick=SICK, healthy=HEALTHY)

@@ -24,22 +24,23 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import LoaderCase, at, size, whose
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, of_worker, signal_of
-from antifreeze.doctor.facts import Death, Facts, Held, Loader, Machine, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Death, Held, Loader, Machine, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 MB = 1 << 20
 
 _CACHE = Held(path="dataset.shm", kind="shared-memory", what="SharedMemory of 93 MB", place=Place("train.py", 27))
 _DEATH = Death(worker=1, pid=4243, exitcode=-7, how="SIGBUS", sample="42", place=Place("train.py", 35))
-SICK = Facts(
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),
+    as_written(Outcome.CRASH, deaths=(_DEATH,)),
     machine=Machine(cpus=2, usable_cpus=2, shm_total_bytes=64 * MB, shm_free_bytes=0),
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
 )
-HEALTHY = Facts(
+HEALTHY = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),
+    as_written(),
     machine=Machine(cpus=2, usable_cpus=2, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
 )
 
 

@@ -22,35 +22,31 @@ from __future__ import annotations
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Machine, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 MB = 1 << 20
 
 _LOADER = Loader(number=0, built_at=Place("train.py", 41), num_workers=8, prefetch_factor=2, batch_size=32)
-SICK = Facts(
-    machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=8,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            batch_bytes=26 * MB,
-            raised=Raised(
-                type="RuntimeError",
-                message="unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
-                stage="collate",
-            ),
+SICK = tried(
+    _LOADER,
+    as_written(
+        Outcome.ERROR,
+        workers=8,
+        batch_bytes=26 * MB,
+        raised=Raised(
+            type="RuntimeError",
+            message="unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
+            stage="collate",
         ),
     ),
+    machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
 )
-HEALTHY = Facts(
+HEALTHY = tried(
+    _LOADER,
+    as_written(workers=8, batch_bytes=26 * MB),
     machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=2048 * MB, shm_free_bytes=2000 * MB),
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=8, outcome=Outcome.OK, is_as_written=True, batch_bytes=26 * MB),),
 )
 
 

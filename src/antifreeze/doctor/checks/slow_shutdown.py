@@ -23,7 +23,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, LoaderLoop, Outcome, Place, Source, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import is_at_work
 
@@ -32,25 +33,16 @@ SLOW_S = 4.0
 
 _LINE = Place("train.py", 25, "__getitem__", "time.sleep(60)")
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 31), iterated_at=Place("train.py", 31))
-SICK = Facts(
-    source=Source(script="train.py", loops=(LoaderLoop(place=Place("train.py", 31), breaks=(Place("train.py", 37),)),)),
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.SLOW,
-            is_as_written=True,
-            shutdown_s=10.0,
-            stuck=(Stuck(role="worker", worker=0, pid=4243, sample="4", place=_LINE, stage="fetch", waits_in="sleep"),),
-        ),
+SICK = tried(
+    _LOADER,
+    as_written(
+        Outcome.SLOW,
+        shutdown_s=10.0,
+        stuck=(Stuck(role="worker", worker=0, pid=4243, sample="4", place=_LINE, stage="fetch", waits_in="sleep"),),
     ),
+    source=Source(script="train.py", loops=(LoaderLoop(place=Place("train.py", 31), breaks=(Place("train.py", 37),)),)),
 )
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, shutdown_s=0.1),),
-)
+HEALTHY = tried(_LOADER, as_written(shutdown_s=0.1))
 
 
 @check("AF405", "slow-shutdown", sick=SICK, healthy=HEALTHY)

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from antifreeze.doctor.check import program_check
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Facts, Loader, Machine
 from antifreeze.doctor.finding import Finding, Weight
 
 MB = 1 << 20
@@ -28,11 +29,7 @@ ENOUGH_BYTES = 1000 * MB
 
 _SMALL = Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB)
 SICK = Facts(machine=_SMALL)
-HEALTHY = Facts(
-    machine=_SMALL,
-    loaders=(Loader(number=0, num_workers=2, prefetch_factor=2),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, batch_bytes=MB),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, prefetch_factor=2), as_written(batch_bytes=MB), machine=_SMALL)
 
 
 @program_check("AF902", "small-shm", sick=SICK, healthy=HEALTHY)

@@ -23,30 +23,15 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 FORK = 'DataLoader(…, multiprocessing_context="fork")'
 
 _LOADER = Loader(number=0, num_workers=2, start_method="spawn", built_at=Place("train.py", 40))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            start_method="spawn",
-            wrong=("0", "1"),
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, start_method="spawn"),),
-)
+SICK = tried(_LOADER, as_written(start_method="spawn", wrong=("0", "1")))
+HEALTHY = tried(_LOADER, as_written(start_method="spawn"))
 
 
 @check("AF302", "state-differs", sick=SICK, healthy=HEALTHY)

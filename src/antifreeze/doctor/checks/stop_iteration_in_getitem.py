@@ -20,29 +20,14 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Sight
 from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, samples=40)
 _RAISED = Raised(type="StopIteration", message="", stage="fetch", place=Place("train.py", 30), sample="16")
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.SHORT,
-            is_as_written=True,
-            samples=16,
-            raised=_RAISED,
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, samples=40),),
-)
+SICK = tried(_LOADER, as_written(Outcome.SHORT, samples=16, raised=_RAISED))
+HEALTHY = tried(_LOADER, as_written(samples=40))
 
 
 @check("AF325", "stop-iteration-in-getitem", sick=SICK, healthy=HEALTHY)

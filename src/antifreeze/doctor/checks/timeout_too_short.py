@@ -21,7 +21,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import CAME, LoaderCase, at
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Stuck, Trial
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 
 MESSAGE = "DataLoader timed out"
@@ -29,16 +30,9 @@ MESSAGE = "DataLoader timed out"
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", timeout_s=3, built_at=Place("train.py", 37))
 _RAISED = Raised(type="RuntimeError", message="DataLoader timed out after 3 seconds", stage="receive")
 _SLOW = Stuck(role="worker", worker=0, pid=4243, sample="0", seconds=3, place=Place("train.py", 30), stage="fetch")
-_TRIAL = Trial(
-    loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED, stuck=(_SLOW,)
-)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, first_batch_s=5.1)),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,), trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),)
-)
+_TRIAL = as_written(Outcome.ERROR, raised=_RAISED, stuck=(_SLOW,))
+SICK = tried(_LOADER, _TRIAL, with_workers(0, first_batch_s=5.1))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF109", "timeout-too-short", sick=SICK, healthy=HEALTHY)

@@ -22,26 +22,25 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 # The engine's own words, in the error output of a trial on it.
 TOLD = "AF504 unrepeatable-stream"
 
 _LOADER = Loader(number=0, num_workers=2, is_iterable=True, dataset_at=Place("train.py", 19))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="antifreeze",
-            workers=2,
-            outcome=Outcome.OK,
-            stderr=f"{TOLD}: a worker died, and its stream gave other items when it was read again",
-        ),
+SICK = tried(
+    _LOADER,
+    Trial(
+        loader=0,
+        engine="antifreeze",
+        workers=2,
+        outcome=Outcome.OK,
+        stderr=f"{TOLD}: a worker died, and its stream gave other items when it was read again",
     ),
 )
-HEALTHY = Facts(loaders=(_LOADER,), trials=(Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),))
+HEALTHY = tried(_LOADER, Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK))
 
 
 @check("AF504", "unrepeatable-stream", sick=SICK, healthy=HEALTHY)

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 FIX = (
@@ -33,34 +34,8 @@ FIX = (
 _LOADER = Loader(
     number=0, num_workers=2, is_iterable=True, dataset="Stream", dataset_at=Place("train.py", 19), start_method="fork"
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            same_items=2,
-            has_asked_for_worker_info=False,
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            same_items=0,
-            has_asked_for_worker_info=True,
-        ),
-    ),
-)
+SICK = tried(_LOADER, as_written(same_items=2, has_asked_for_worker_info=False))
+HEALTHY = tried(_LOADER, as_written(same_items=0, has_asked_for_worker_info=True))
 
 
 @check("AF502", "unsharded-stream", sick=SICK, healthy=HEALTHY)

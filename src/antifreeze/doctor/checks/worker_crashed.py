@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Death, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 MEANINGS = {
@@ -34,16 +35,9 @@ MEANINGS = {
     "SIGBUS": "memory that is mapped from a file had no page: the file was cut short, or its disk is full",
 }
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=-11, how="SIGSEGV", sample="13", place=Place("train.py", 35))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(FORKED, as_written(Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF312", "worker-crashed", sick=SICK, healthy=HEALTHY)

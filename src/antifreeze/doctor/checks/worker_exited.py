@@ -22,19 +22,13 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import LoaderCase, at, last_line
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_at_birth, is_exit, of_worker
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Death, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=1, how="os._exit", sample="13", place=Place("train.py", 34))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(FORKED, as_written(Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF314", "worker-exited", sick=SICK, healthy=HEALTHY)

@@ -23,10 +23,10 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="ValueError",
     message="Seed must be between 0 and 2**32 - 1",
@@ -34,14 +34,8 @@ _RAISED = Raised(
     place=Place("train.py", 30),
     worker=0,
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF323", "worker-init-fails", sick=SICK, healthy=HEALTHY)

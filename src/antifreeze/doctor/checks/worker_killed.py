@@ -25,19 +25,14 @@ from collections.abc import Iterator
 from antifreeze.doctor.cases import LoaderCase, at, grown_most, size
 from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Death, Loader, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 40))
 _DEATH = Death(worker=1, pid=4243, exitcode=-9, how="SIGKILL", sample="13", is_oom=False)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(_LOADER, as_written())
 
 
 @check("AF311", "worker-killed", sick=SICK, healthy=HEALTHY)

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, grown_most, size
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Sight, Trial, WorkerMemory
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Machine, Sight, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
 
 MB = 1 << 20
@@ -31,32 +32,14 @@ GROWTH_BYTES = 64 * MB
 SAMPLES = 50
 
 _LOADER = Loader(number=0, num_workers=4, start_method="fork", samples=1_000_000, dataset="train.Images")
-SICK = Facts(
+SICK = tried(
+    _LOADER,
+    as_written(workers=4, memory=(WorkerMemory(worker=2, first_bytes=80 * MB, last_bytes=400 * MB, samples=800),)),
     machine=Machine(cpus=8, usable_cpus=8, memory_available_bytes=16_000 * MB),
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=4,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            memory=(WorkerMemory(worker=2, first_bytes=80 * MB, last_bytes=400 * MB, samples=800),),
-        ),
-    ),
 )
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=4,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            memory=(WorkerMemory(worker=2, first_bytes=80 * MB, last_bytes=90 * MB, samples=800),),
-        ),
-    ),
+HEALTHY = tried(
+    _LOADER,
+    as_written(workers=4, memory=(WorkerMemory(worker=2, first_bytes=80 * MB, last_bytes=90 * MB, samples=800),)),
 )
 
 

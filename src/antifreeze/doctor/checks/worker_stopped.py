@@ -20,14 +20,15 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import with_workers
+from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import sample_at, who
 
 _LINE = Place("train.py", 30, "__getitem__")
 _STOPPED = Stuck(role="worker", worker=1, pid=4243, sample="7", seconds=12, place=_LINE, stage="fetch", state="T")
-SICK = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, stuck=(_STOPPED,)),))
-HEALTHY = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK),))
+SICK = Facts(trials=(with_workers(2, Outcome.HANG, stuck=(_STOPPED,)),))
+HEALTHY = Facts(trials=(with_workers(2),))
 
 
 @check("AF112", "worker-stopped", sick=SICK, healthy=HEALTHY)

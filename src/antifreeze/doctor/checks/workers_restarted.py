@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
-from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
 
 # Below this share of an epoch, nobody would notice; from there on it is worth a line in the script.
@@ -42,18 +43,8 @@ _LIVE = Loader(number=0, built_at=_CALL.place, num_workers=2, start_method="spaw
 
 
 def _facts(first_batch_s: float) -> Facts:
-    trial = Trial(
-        loader=0,
-        engine="torch",
-        workers=2,
-        outcome=Outcome.OK,
-        is_as_written=True,
-        batches=4,
-        samples=16,
-        seconds=first_batch_s + 0.03,
-        first_batch_s=first_batch_s,
-    )
-    return Facts(source=_SOURCE, loaders=(_LIVE,), trials=(trial,))
+    trial = as_written(batches=4, samples=16, seconds=first_batch_s + 0.03, first_batch_s=first_batch_s)
+    return tried(_LIVE, trial, source=_SOURCE)
 
 
 SICK = _facts(first_batch_s=3.1)
