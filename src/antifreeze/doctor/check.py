@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from antifreeze.doctor.cases import LoaderCase, loader_cases
-from antifreeze.doctor.facts import Facts
+from antifreeze.doctor.facts import Facts, Raised, Stuck
 from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.waits import sample_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Check:
     judge: Callable[[Facts], Iterable[Finding]] = field(repr=False)
 
     def examine(self, facts: Facts) -> list[Finding]:
-        return [replace(finding, code=self.code) for finding in self.judge(facts)]
+        return [_filled_in(replace(finding, code=self.code)) for finding in self.judge(facts)]
 
 
 REGISTERED: list[Check] = []
@@ -71,6 +72,16 @@ def program_check(
         return _register(Check(code=code, name=name, sick=sick, healthy=healthy, module=judge.__module__, judge=judge))
 
     return register
+
+
+def _filled_in(finding: Finding) -> Finding:
+    """With worker, process and sample of what it was seen in."""
+    seen = finding.seen
+    if seen is None:
+        return finding
+    sample = sample_at(seen) if isinstance(seen, Stuck) else seen.sample
+    pid = None if isinstance(seen, Raised) else seen.pid
+    return replace(finding, worker=seen.worker, pid=pid, sample=finding.sample or sample)
 
 
 def _register(made: Check) -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from antifreeze.doctor.facts import Place
+from antifreeze.doctor.facts import Death, Place, Raised, Stuck
 
 
 class Weight(IntEnum):
@@ -40,6 +40,8 @@ class Finding:
     """What to do, the best first; commands and code that can be pasted as they stand."""
     evidence: tuple[str, ...] = ()
     """What was seen, in a few words each: `reproduced: no batch for 12 s`, `64 MB < 2×4×24 MB`."""
+    seen: Stuck | Death | Raised | None = field(default=None, repr=False)
+    """What it was seen in: the check fills in worker, pid and sample from it."""
     loader: int | None = None
     """Number of the loader in `Facts.loaders`."""
     worker: int | None = None

@@ -26,7 +26,7 @@ from antifreeze.doctor.deaths import deaths_in, end_of
 from antifreeze.doctor.examples import FORKED, as_written, tried
 from antifreeze.doctor.facts import Death, Held, Loader, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, is_at_work, never_returned, sample_at, state_of, wait_of
+from antifreeze.doctor.waits import Wait, is_at_work, never_returned, state_of, wait_of
 
 FIX = (
     "antifreeze run {script}",
@@ -68,9 +68,7 @@ def _by_death(case: LoaderCase) -> list[Finding]:
             f"({end_of(death)})",
             fix=FIX,
             evidence=(f"pid {death.pid}: {end_of(death)}", f"{path} cannot be taken since"),
-            worker=death.worker,
-            pid=death.pid,
-            sample=death.sample,
+            seen=death,
         )
     ]
 
@@ -92,9 +90,7 @@ def _by_waiting(case: LoaderCase) -> list[Finding]:
             "gets on holds it",
             fix=FIX,
             evidence=(f"{len(waiting)} wait for it", state_of(stuck)),
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
+            seen=stuck,
             rivals=() if is_held_by_none else ("AF103",),
             decide=None if is_held_by_none else f"antifreeze dump {stuck.pid}",
         )

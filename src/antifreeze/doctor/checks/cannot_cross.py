@@ -74,31 +74,31 @@ def cannot_cross(case: LoaderCase) -> Iterator[Finding]:
     yield from _read(case)
 
 
-def _seen(case: LoaderCase) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     if case.start_method not in BY_PICKLE or not case.num_workers:
-        return []
+        return
     obstacles = [each for each in (case.loader.obstacles if case.loader else ()) if not each.is_main_guard]
     raised = next((trial.raised for trial in case.trials if trial.raised and trial.raised.stage == "start"), None)
     if not obstacles:
-        return [_by_error(case, raised)] if raised and "pickle" in raised.message.lower() else []
+        if raised and "pickle" in raised.message.lower():
+            yield _by_error(case, raised)
+        return
     first = obstacles[0]
     others = "".join(f"; {each.path} is {each.what}" for each in obstacles[1:4])
     is_ours = case.loader is not None and case.loader.crosses is not False
-    return [
-        Finding(
-            weight=Weight.CERTAIN,
-            what=f"{first.path} cannot be sent to the workers, so none can start",
-            where=first.place or case.built_at,
-            why=f"{first.path} is {first.what}, and workers are started by {case.start_method}, which pickles the dataset"
-            f"{others}",
-            fix=(
-                *(("antifreeze run {script}",) if is_ours else ()),
-                _remedy(first.what, first.path, first.place),
-                *_forks(case),
-            ),
-            evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{first.path} cannot be sent to the workers, so none can start",
+        where=first.place or case.built_at,
+        why=f"{first.path} is {first.what}, and workers are started by {case.start_method}, which pickles the dataset"
+        f"{others}",
+        fix=(
+            *(("antifreeze run {script}",) if is_ours else ()),
+            _remedy(first.what, first.path, first.place),
+            *_forks(case),
+        ),
+        evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
+    )
 
 
 def _by_error(case: LoaderCase, raised: Raised) -> Finding:

@@ -49,23 +49,21 @@ def copied_generator(case: LoaderCase) -> Iterator[Finding]:
     yield from _read(case)
 
 
-def _seen(case: LoaderCase) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     seen = [trial for trial in case.trials if trial.same_draws and trial.workers > 1]
     if not seen or case.num_workers < 2:
-        return []
+        return
     path = seen[0].same_draws[0]
     held = next((each for each in case.held if each.path == path), None)
     more = f" (and {', '.join(seen[0].same_draws[1:4])})" if len(seen[0].same_draws) > 1 else ""
-    return [
-        Finding(
-            weight=Weight.CERTAIN,
-            what="all workers draw the same random numbers, and begin with them again in every epoch",
-            where=(held.place if held else None) or case.built_at,
-            why=f"{whose(held) if held else path}{more} is copied into each worker in one and the same state",
-            fix=_fix(held.what if held else ""),
-            evidence=(f"reproduced: {seen[0].workers} workers drew the same from {path}",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="all workers draw the same random numbers, and begin with them again in every epoch",
+        where=(held.place if held else None) or case.built_at,
+        why=f"{whose(held) if held else path}{more} is copied into each worker in one and the same state",
+        fix=_fix(held.what if held else ""),
+        evidence=(f"reproduced: {seen[0].workers} workers drew the same from {path}",),
+    )
 
 
 def _fix(kind: str) -> tuple[str, ...]:

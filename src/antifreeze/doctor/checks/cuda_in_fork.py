@@ -65,6 +65,5 @@ def cuda_in_fork(case: LoaderCase) -> Iterator[Finding]:
             'DataLoader(…, multiprocessing_context="spawn")',
         ),
         evidence=(f"reproduced: {first_line(raised.message)}",) if raised else (),
-        worker=raised.worker if raised else None,
-        sample=raised.sample if raised else None,
+        seen=raised,
     )

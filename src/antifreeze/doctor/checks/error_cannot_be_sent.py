@@ -57,8 +57,7 @@ def error_cannot_be_sent(case: LoaderCase) -> Iterator[Finding]:
             "antifreeze run --on-error skip {script}   (goes on without the sample)",
         ),
         evidence=(case.counted(lost), f"{raised.type}: {first_line(raised.message)}"),
-        worker=raised.worker,
-        sample=raised.sample,
+        seen=raised,
     )
 
 

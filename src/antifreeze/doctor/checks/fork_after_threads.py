@@ -30,7 +30,7 @@ from antifreeze.doctor.examples import as_written, stuck_worker, tried, with_wor
 from antifreeze.doctor.facts import Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
-from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, state_of, stuck_in
 
 KINDS = ("executor", "thread", "loop")
 
@@ -70,9 +70,7 @@ def fork_after_threads(case: LoaderCase) -> Iterator[Finding]:
         "copies none",
         fix=_fix(case, pool),
         evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-        worker=stuck.worker,
-        pid=stuck.pid,
-        sample=sample_at(stuck),
+        seen=stuck,
         rivals=() if is_likely else ("AF103",),
         decide=None if is_likely else f"antifreeze dump {stuck.pid}",
     )

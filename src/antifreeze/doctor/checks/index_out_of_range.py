@@ -58,8 +58,7 @@ def index_out_of_range(case: LoaderCase) -> Iterator[Finding]:
         f"({raised.type}{at(raised.place)}: {first_line(raised.message)})",
         fix=("clip the indices in the sampler: range(k, min(k + n, len(dataset)))",),
         evidence=(case.counted(failed), f"index {raised.sample}, len(dataset) = {length}"),
-        worker=raised.worker,
-        sample=raised.sample,
+        seen=raised,
     )
 
 

@@ -29,7 +29,7 @@ from antifreeze.doctor.examples import as_written, stuck_worker, tried
 from antifreeze.doctor.facts import Held, Loader, Outcome, Place
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.handles import own_name
-from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, state_of, stuck_in
 
 _LINE = Place("data.py", 57, "__getitem__", "with self.lock:")
 _LOCK = Held(path="dataset.lock", kind="lock", what="a locked _thread.lock", place=Place("data.py", 20), is_deadly=True)
@@ -66,9 +66,7 @@ def inherited_lock(case: LoaderCase) -> Iterator[Finding]:
             f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
         ),
         evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-        worker=stuck.worker,
-        pid=stuck.pid,
-        sample=sample_at(stuck),
+        seen=stuck,
     )
 
 

@@ -37,7 +37,6 @@ from antifreeze.doctor.waits import (
     hangs_alone,
     is_native_pool,
     never_returned,
-    sample_at,
     state_of,
     stuck_in,
 )
@@ -83,9 +82,7 @@ def lost_native_pool(case: LoaderCase) -> Iterator[Finding]:
         why=why,
         fix=_fix(name, pool, is_raised=bool(raised)),
         evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-        worker=stuck.worker,
-        pid=stuck.pid,
-        sample=sample_at(stuck),
+        seen=stuck,
         rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
         decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
     )

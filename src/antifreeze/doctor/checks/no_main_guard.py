@@ -20,6 +20,8 @@ https://docs.pytorch.org/docs/stable/notes/windows.html#multiprocessing-error-wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from antifreeze.doctor.cases import LoaderCase, loader_cases
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderCall, LoaderLoop, Place, Source
@@ -59,34 +61,31 @@ def no_main_guard(facts: Facts) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.weight)[:1]
 
 
-def _examine(case: LoaderCase) -> list[Finding]:
+def _examine(case: LoaderCase) -> Iterator[Finding]:
     unguarded = [loop for loop in case.loops if loop.is_module_level or loop.called_from]
     is_seen = _is_seen(case, _SAID)
     is_seen_before = bool(unguarded) and case.imports_again and _is_seen(case, _SAID_BEFORE)
     if not is_seen and not (unguarded and case.imports_again):
-        return []
+        return
     loop = unguarded[0] if unguarded else None
     where = loop.place if loop else case.loader.iterated_at if case.loader else None
     if loop is not None and loop.called_from is not None:
         where = loop.called_from
     method = case.start_method or "spawn"
     begins = f"this line runs whenever the script is imported, and start method {method} imports it in every worker"
-    return [
-        Finding(
-            weight=Weight.CERTAIN if is_seen or is_seen_before else Weight.LIKELY if case.workers else Weight.POSSIBLE,
-            what="every worker would start the training again, and dies at that",
-            where=where,
-            why=begins
-            + (f"; it comes to the loop over the loader at {loop.place}" if loop and loop.called_from else ""),
-            fix=('if __name__ == "__main__":  # above what starts the training', "antifreeze run {script}"),
-            evidence=(f"reproduced: {_SAID}",)
-            if is_seen
-            else (f"reproduced: {_SAID_BEFORE}",)
-            if is_seen_before
-            else ("read in the source",),
-            loader=case.number,
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if is_seen or is_seen_before else Weight.LIKELY if case.workers else Weight.POSSIBLE,
+        what="every worker would start the training again, and dies at that",
+        where=where,
+        why=begins + (f"; it comes to the loop over the loader at {loop.place}" if loop and loop.called_from else ""),
+        fix=('if __name__ == "__main__":  # above what starts the training', "antifreeze run {script}"),
+        evidence=(f"reproduced: {_SAID}",)
+        if is_seen
+        else (f"reproduced: {_SAID_BEFORE}",)
+        if is_seen_before
+        else ("read in the source",),
+        loader=case.number,
+    )
 
 
 def _is_seen(case: LoaderCase, words: str) -> bool:

@@ -45,10 +45,10 @@ def none_sample(case: LoaderCase) -> Iterator[Finding]:
     yield from _read(case)
 
 
-def _seen(case: LoaderCase) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in case.trials if _is_about_none(trial)]
     if not failed or any(_is_of_a_part(trial) for trial in case.trials):
-        return []
+        return
     trial = failed[0]
     raised = trial.raised
     batch = [each for each in trial.none_samples if raised and each in raised.batch]
@@ -63,23 +63,21 @@ def _seen(case: LoaderCase) -> list[Finding]:
     name = f"sample {sample}" if sample is not None else "a sample"
     if is_empty:
         name = f"every sample of a batch ({', '.join(batch[:8])})"
-    return [
-        Finding(
-            weight=Weight.CERTAIN if trial.none_samples or swallowed else Weight.LIKELY,
-            what=f"the dataset returns None for {name}, and no batch can be made of it",
-            where=place,
-            why=f"None is returned for {name}{at(place)}, and collating it fails ({said}).{hidden}",
-            fix=(
-                "let the error through, and leave the sample out by: antifreeze run --on-error skip {script}",
-                "let collate_fn return None for an empty batch, and skip it in the loop: if batch is None: continue"
-                if is_empty
-                else "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
-            ),
-            evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
-            worker=raised.worker if raised else None,
-            sample=sample,
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if trial.none_samples or swallowed else Weight.LIKELY,
+        what=f"the dataset returns None for {name}, and no batch can be made of it",
+        where=place,
+        why=f"None is returned for {name}{at(place)}, and collating it fails ({said}).{hidden}",
+        fix=(
+            "let the error through, and leave the sample out by: antifreeze run --on-error skip {script}",
+            "let collate_fn return None for an empty batch, and skip it in the loop: if batch is None: continue"
+            if is_empty
+            else "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
+        ),
+        evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
+        seen=raised,
+        sample=sample,
+    )
 
 
 def _has_default_collate(case: LoaderCase) -> bool:

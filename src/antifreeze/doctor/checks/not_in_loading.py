@@ -20,6 +20,8 @@ Read on: https://github.com/benfred/py-spy, https://docs.python.org/3/library/fa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture
@@ -76,15 +78,15 @@ def not_in_loading(facts: Facts) -> list[Finding]:
     return [finding for trainer in alone for finding in _examine(trainer, facts)]
 
 
-def _examine(trainer: ProcessPicture, facts: Facts) -> list[Finding]:
+def _examine(trainer: ProcessPicture, facts: Facts) -> Iterator[Finding]:
     workers = workers_of(trainer, facts.processes)
     is_resting = bool(workers) and all(each.stage == "idle" and each.still_s >= LOOKED_S for each in workers)
     # A training that gets on takes a batch now and then, and a worker gets something to do.
     is_running = trainer.cpu_share >= RUNNING_SHARE and trainer.same_place_s >= LOOKED_S and is_resting
     is_blocked = trainer.still_s >= LOOKED_S and trainer.state in ("S", "D")
     if trainer.stage != "step" or trainer.place is None or not (is_running or is_blocked):
-        return []
-    return [_finding(trainer, workers if is_resting else [], is_running=is_running)]
+        return
+    yield _finding(trainer, workers if is_resting else [], is_running=is_running)
 
 
 def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running: bool) -> Finding:

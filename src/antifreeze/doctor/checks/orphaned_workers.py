@@ -19,6 +19,7 @@ https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from antifreeze.doctor.cases import LoaderCase, at
@@ -44,28 +45,26 @@ HEALTHY = tried(FORKED, as_written())
 
 
 @check("AF106", "orphaned-workers", sick=SICK, healthy=HEALTHY)
-def orphaned_workers(case: LoaderCase) -> list[Finding]:
+def orphaned_workers(case: LoaderCase) -> Iterator[Finding]:
     return _found(case.facts.processes) if case.is_live else _seen(case)
 
 
-def _seen(case: LoaderCase) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     seen = [trial for trial in case.trials if trial.orphans]
     if not seen:
-        return []
+        return
     finding = _finding(seen[0].orphans, evidence="reproduced: the trainer was killed", is_live=False)
     # Whoever hangs outlives its trainer. It is a disease of its own where somebody ends the trainer: a parent, a launcher.
-    return [
-        finding if case.has_launcher else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)
-    ]
+    yield finding if case.has_launcher else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)
 
 
-def _found(processes: tuple[ProcessPicture, ...]) -> list[Finding]:
+def _found(processes: tuple[ProcessPicture, ...]) -> Iterator[Finding]:
     """Workers whose parent is not of this program."""
     pids = {process.pid for process in processes}
     left = [each for each in processes if each.role == "worker" and each.parent == INIT and INIT not in pids]
     if not left:
-        return []
-    return [_finding(tuple(as_stuck(each) for each in left), evidence="their parent process is gone", is_live=True)]
+        return
+    yield _finding(tuple(as_stuck(each) for each in left), evidence="their parent process is gone", is_live=True)
 
 
 def _finding(left: tuple[Stuck, ...], *, evidence: str, is_live: bool) -> Finding:

@@ -51,7 +51,5 @@ def poison_sample(case: LoaderCase) -> Iterator[Finding]:
             "antifreeze run --on-error skip {script}   (leaves it out, and says so)",
         ),
         evidence=(f"reproduced: {times[death.sample]} processes ended at it", end_of(death)),
-        worker=death.worker,
-        pid=death.pid,
-        sample=death.sample,
+        seen=death,
     )

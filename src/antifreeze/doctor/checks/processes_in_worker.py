@@ -70,8 +70,7 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
         why=f"a process is started{at(raised.place)}, and torch's workers are daemons: {first_line(raised.message)}",
         fix=FIX,
         evidence=(case.counted(failed), raised.message[:80]),
-        worker=raised.worker,
-        sample=raised.sample,
+        seen=raised,
     )
 
 

@@ -18,6 +18,7 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distrib
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from antifreeze.doctor.cases import LoaderCase
@@ -37,23 +38,21 @@ HEALTHY = Facts(source=replace(_SOURCE, tells_epochs=True))
 
 
 @check("AF602", "same-order-every-epoch", sick=SICK, healthy=HEALTHY)
-def same_order_every_epoch(case: LoaderCase) -> list[Finding]:
+def same_order_every_epoch(case: LoaderCase) -> Iterator[Finding]:
     source = case.facts.source
     if source is None or source.tells_epochs:
-        return []
+        return
     order = case.call.distributed if case.call else None
     epochs = next((loop.epochs for loop in case.loops if loop.epochs), None)
     if case.call is None or order is None or epochs is None or case.call.is_in_loop:
-        return []
+        return
     is_likely = order.shuffles is True and not source.unreadable
-    return [
-        Finding(
-            weight=Weight.LIKELY if is_likely else Weight.POSSIBLE,
-            what="every epoch has the same order, and every process the same part of the data",
-            where=order.place,
-            why=f"the loop over epochs at {epochs} never calls set_epoch, so the sampler shuffles as in its first epoch",
-            fix=(f"sampler.set_epoch(epoch)   # first in the loop at {epochs}",),
-            evidence=("read in the source: set_epoch occurs nowhere",),
-            rivals=() if is_likely else ("AF505",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if is_likely else Weight.POSSIBLE,
+        what="every epoch has the same order, and every process the same part of the data",
+        where=order.place,
+        why=f"the loop over epochs at {epochs} never calls set_epoch, so the sampler shuffles as in its first epoch",
+        fix=(f"sampler.set_epoch(epoch)   # first in the loop at {epochs}",),
+        evidence=("read in the source: set_epoch occurs nowhere",),
+        rivals=() if is_likely else ("AF505",),
+    )

@@ -61,8 +61,7 @@ def sample_failed_once(case: LoaderCase) -> Iterator[Finding]:
             f"read once more in the dataset: except {raised.type.rpartition('.')[2]}: time.sleep(1) …",
         ),
         evidence=(case.counted(failed), f"sample {raised.sample} loaded in another trial"),
-        worker=raised.worker,
-        sample=raised.sample,
+        seen=raised,
         rivals=() if is_passing else ("AF307", "AF321"),
         decide=None if is_passing else "antifreeze run --retry 1 {script}",
     )

@@ -58,8 +58,7 @@ def sample_fails(case: LoaderCase) -> Iterator[Finding]:
         why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}",
         fix=_fix(raised, is_only_in_workers=bool(in_workers)),
         evidence=(case.counted(failed), *(("it fails without workers, too",) if without else ())),
-        worker=raised.worker,
-        sample=raised.sample,
+        seen=raised,
     )
 
 

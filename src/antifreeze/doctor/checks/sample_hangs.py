@@ -33,7 +33,6 @@ from antifreeze.doctor.waits import (
     frames_above,
     hangs_alone,
     never_returned,
-    sample_at,
     state_of,
     stuck_in,
 )
@@ -80,9 +79,7 @@ def sample_hangs(case: LoaderCase) -> Iterator[Finding]:
         why=_why(case, stuck),
         fix=_fix(case, stuck),
         evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
-        worker=stuck.worker,
-        pid=stuck.pid,
-        sample=sample_at(stuck),
+        seen=stuck,
         rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
         decide=None if is_sure else f"antifreeze dump {stuck.pid}",
     )

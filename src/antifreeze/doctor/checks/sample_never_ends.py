@@ -25,7 +25,7 @@ from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import FORKED, as_written, stuck_worker, tried
 from antifreeze.doctor.facts import Facts, Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
+from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in, wait_of
 
 LONG_S = 10.0
 
@@ -59,9 +59,7 @@ def sample_never_ends(case: LoaderCase) -> Iterator[Finding]:
             "antifreeze run --on-error skip {script}   (then leaves out what raises)",
         ),
         evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-        worker=stuck.worker,
-        pid=stuck.pid,
-        sample=sample_at(stuck),
+        seen=stuck,
         rivals=("AF406",) if weight is Weight.POSSIBLE else (),
         decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
     )

@@ -66,8 +66,7 @@ def samples_do_not_stack(case: LoaderCase) -> Iterator[Finding]:
             "DataLoader(…, collate_fn=…) that pads, e.g. with torch.nn.utils.rnn.pad_sequence",
         ),
         evidence=(case.counted(failed), said),
-        worker=raised.worker,
-        sample=raised.sample,
+        seen=raised,
         rivals=("AF307", "AF308") if is_spoilt else (),
         decide="antifreeze run {script}" if is_spoilt else None,
     )

@@ -20,6 +20,7 @@ https://docs.python.org/3/glossary.html#term-iterator
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, is_users
@@ -50,15 +51,16 @@ def second_epoch_fails(case: LoaderCase) -> list[Finding]:
     return [finding for trial in case.trials if trial.epochs > 1 for finding in _examine(case, trial)]
 
 
-def _examine(case: LoaderCase, trial: Trial) -> list[Finding]:
+def _examine(case: LoaderCase, trial: Trial) -> Iterator[Finding]:
     if trial.outcome is Outcome.SHORT:
-        return [_empty(case)]
+        yield _empty(case)
+        return
     raised = trial.raised
     if trial.outcome is not Outcome.ERROR or raised is None or not _is_of_the_epoch(case, trial, raised):
-        return []
+        return
     why = f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; {_left_behind(case)}"
     finding = _finding(case, "the second epoch fails, and the first did not", raised.place, why, seen=raised.type)
-    return [replace(finding, worker=raised.worker, sample=raised.sample)]
+    yield replace(finding, worker=raised.worker, sample=raised.sample)
 
 
 def _is_of_the_epoch(case: LoaderCase, trial: Trial, raised: Raised) -> bool:

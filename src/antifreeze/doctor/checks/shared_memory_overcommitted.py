@@ -65,7 +65,5 @@ def shared_memory_overcommitted(case: LoaderCase) -> Iterator[Finding]:
             "keep the cache on disk, where all workers share it as well: numpy.memmap(path, dtype, 'w+', shape=…)",
         ),
         evidence=(f"pid {death.pid}: SIGBUS",),
-        worker=death.worker,
-        pid=death.pid,
-        sample=death.sample,
+        seen=death,
     )

@@ -20,6 +20,8 @@ https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
@@ -51,10 +53,10 @@ HEALTHY = tried(
 
 
 @check("AF204", "shm-too-small", sick=SICK, healthy=HEALTHY)
-def shm_too_small(case: LoaderCase) -> list[Finding]:
+def shm_too_small(case: LoaderCase) -> Iterator[Finding]:
     machine, loader, trials = case.facts.machine, case.loader, case.trials
     if machine is None or machine.shm_total_bytes is None or loader is None or not loader.num_workers:
-        return []
+        return
     size = machine.shm_total_bytes
     is_seen = any(_is_full(trial) for trial in trials if trial.engine == "torch")
     batch = max((trial.batch_bytes for trial in trials if trial.batch_bytes), default=0)
@@ -62,47 +64,44 @@ def shm_too_small(case: LoaderCase) -> list[Finding]:
     if loader.batches is not None:
         ahead = min(ahead, loader.batches)
     if not is_seen and batch * ahead <= size:
-        return _kept(case, loader, batch, size)
+        yield from _kept(case, loader, batch, size)
+        return
     # Batches pile up only where training is slower than loading; a trial does not train.
     works = any(trial.is_as_written and trial.outcome is Outcome.OK for trial in trials)
     needs = f"a batch has {batch / MB:.0f} MB, and {ahead} of them are on their way at once" if batch else "its batches"
     fix = ["antifreeze run {script}", "docker run --shm-size=1g …"]
     if batch and batch <= size:
         fix.append("DataLoader(…, prefetch_factor=1) or fewer workers")
-    return [
-        Finding(
-            weight=Weight.CERTAIN if is_seen else Weight.POSSIBLE if works else Weight.LIKELY,
-            what="shared memory runs full, and the workers cannot hand over their batches",
-            where=loader.built_at,
-            why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
-            fix=tuple(fix),
-            evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if is_seen else Weight.POSSIBLE if works else Weight.LIKELY,
+        what="shared memory runs full, and the workers cannot hand over their batches",
+        where=loader.built_at,
+        why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
+        fix=tuple(fix),
+        evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
+    )
 
 
-def _kept(case: LoaderCase, loader: Loader, batch: int, size: int) -> list[Finding]:
+def _kept(case: LoaderCase, loader: Loader, batch: int, size: int) -> Iterator[Finding]:
     """What a loop keeps of an epoch stays in /dev/shm."""
     loop, batches = case.loop, loader.batches or 0
     if loop is None or not loop.kept or batch * batches <= size:
-        return []
+        return
     is_all = loop.keeps_all and not loop.breaks
-    return [
-        Finding(
-            weight=Weight.LIKELY if is_all else Weight.POSSIBLE,
-            what="shared memory runs full: a batch from a worker stays there for as long as it, or a view of it, lives",
-            where=loop.kept[0],
-            why=f"{loop.kept[0].text or 'a line'} at {loop.kept[0]} keeps {'' if is_all else 'a part of '}every batch; an "
-            f"epoch has {batches:,} of up to {batch / MB:.1f} MB, and /dev/shm has {size / MB:.0f} MB",
-            fix=(
-                "antifreeze run {script}",
-                "keep a copy: .clone(), or .numpy().copy()",
-                "docker run --shm-size=… larger than all that is kept",
-            ),
-            evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
-            is_cause=False,
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if is_all else Weight.POSSIBLE,
+        what="shared memory runs full: a batch from a worker stays there for as long as it, or a view of it, lives",
+        where=loop.kept[0],
+        why=f"{loop.kept[0].text or 'a line'} at {loop.kept[0]} keeps {'' if is_all else 'a part of '}every batch; an "
+        f"epoch has {batches:,} of up to {batch / MB:.1f} MB, and /dev/shm has {size / MB:.0f} MB",
+        fix=(
+            "antifreeze run {script}",
+            "keep a copy: .clone(), or .numpy().copy()",
+            "docker run --shm-size=… larger than all that is kept",
+        ),
+        evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
+        is_cause=False,
+    )
 
 
 def _is_full(trial: Trial) -> bool:

@@ -46,41 +46,39 @@ HEALTHY = tried(_LOADER, as_written(shutdown_s=0.1))
 
 
 @check("AF405", "slow-shutdown", sick=SICK, healthy=HEALTHY)
-def slow_shutdown(case: LoaderCase) -> list[Finding]:
-    return [*_examine(case), *_held_by_threads(case)]
+def slow_shutdown(case: LoaderCase) -> Iterator[Finding]:
+    yield from _left_early(case)
+    yield from _held_by_threads(case)
 
 
-def _examine(case: LoaderCase) -> list[Finding]:
+def _left_early(case: LoaderCase) -> Iterator[Finding]:
     slow = [
         t for t in case.trials if t.engine == "torch" and t.workers and (t.shutdown_s or 0) >= SLOW_S and not t.deaths
     ]
     if not slow:
-        return []
+        return
     trial = slow[0]
     loop = case.loop
     leaves = loop.breaks if loop else ()
     if not leaves and trial.outcome not in CAME:  # what hangs or fails has another trouble
-        return []
+        return
     busy = next((each for each in trial.stuck if is_at_work(each, trial) and each.place), None)
     long = case.slowest
     line = busy.place if busy else None
     at_what = f" at {line}" if line else f" at sample {long.sample} ({long.seconds:.1f} s)" if long else " with samples"
     leaves_at = f"the loop is left at {leaves[0]}" if leaves else "a loop that is left early"
-    return [
-        Finding(
-            weight=Weight.CERTAIN if leaves else Weight.POSSIBLE,
-            what=f"leaving the loop took {trial.shutdown_s:.0f} s",
-            where=leaves[0] if leaves else case.built_at,
-            why=f"{leaves_at} while workers are busy{at_what}; torch waits 5 s for each of {trial.workers} workers in turn",
-            fix=("antifreeze run {script}   (all workers together get 2 s)", "keep samples short"),
-            evidence=(f"timed in a trial: {trial.shutdown_s:.1f} s",),
-            worker=busy.worker if busy else None,
-            pid=busy.pid if busy else None,
-            sample=busy.sample if busy else None,
-            rivals=() if leaves else ("AF103",),
-            decide=None if leaves else "antifreeze run --stats {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if leaves else Weight.POSSIBLE,
+        what=f"leaving the loop took {trial.shutdown_s:.0f} s",
+        where=leaves[0] if leaves else case.built_at,
+        why=f"{leaves_at} while workers are busy{at_what}; torch waits 5 s for each of {trial.workers} workers in turn",
+        fix=("antifreeze run {script}   (all workers together get 2 s)", "keep samples short"),
+        evidence=(f"timed in a trial: {trial.shutdown_s:.1f} s",),
+        seen=busy,
+        sample=busy.sample if busy else None,
+        rivals=() if leaves else ("AF103",),
+        decide=None if leaves else "antifreeze run --stats {script}",
+    )
 
 
 def _held_by_threads(case: LoaderCase) -> Iterator[Finding]:

@@ -17,6 +17,8 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from antifreeze.doctor.cases import are_one
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Clash, Facts, Outcome, Place, Raised, Run, Source
@@ -39,11 +41,14 @@ HEALTHY = Facts(
 
 
 @program_check("AF905", "start-method-set-twice", sick=SICK, healthy=HEALTHY)
-def start_method_set_twice(facts: Facts) -> list[Finding]:
+def start_method_set_twice(facts: Facts) -> Iterator[Finding]:
     clashes = facts.source.start_method_clashes if facts.source else ()
-    if facts.run is not None:
-        return [_seen(facts.run, clashes)] if _is_seen(facts.run) else _in_workers(facts)
-    return [_finding(each.set_again, each.settled, Weight.POSSIBLE) for each in clashes]
+    if facts.run is None:
+        yield from (_finding(each.set_again, each.settled, Weight.POSSIBLE) for each in clashes)
+    elif _is_seen(facts.run):
+        yield _seen(facts.run, clashes)
+    else:
+        yield from _in_workers(facts)
 
 
 def _is_seen(run: Run) -> bool:
@@ -53,23 +58,21 @@ def _is_seen(run: Run) -> bool:
     return SAID in run.stderr and not run.reached_a_loader
 
 
-def _in_workers(facts: Facts) -> list[Finding]:
+def _in_workers(facts: Facts) -> Iterator[Finding]:
     """Workers that import a script which sets the method as soon as it is imported."""
     dead = [trial for trial in facts.trials if trial.engine == "torch" and trial.workers and SAID in trial.stderr]
     where = facts.source.start_methods[0] if facts.source and facts.source.start_methods else None
     if not dead:
-        return []
-    return [
-        Finding(
-            weight=Weight.CERTAIN,
-            what="every worker ends where the script sets the start method of processes",
-            where=where,
-            why=f"{SAID}: the workers import the script, and this line runs again there",
-            fix=('if __name__ == "__main__":  # above this line, and above what starts the training',),
-            evidence=(f"reproduced: {SAID}",),
-            loader=dead[0].loader,
-        )
-    ]
+        return
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="every worker ends where the script sets the start method of processes",
+        where=where,
+        why=f"{SAID}: the workers import the script, and this line runs again there",
+        fix=('if __name__ == "__main__":  # above this line, and above what starts the training',),
+        evidence=(f"reproduced: {SAID}",),
+        loader=dead[0].loader,
+    )
 
 
 def _seen(run: Run, clashes: tuple[Clash, ...]) -> Finding:

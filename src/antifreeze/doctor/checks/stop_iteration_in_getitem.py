@@ -50,8 +50,7 @@ def stop_iteration_in_getitem(case: LoaderCase) -> Iterator[Finding]:
         "it means that the epoch is over",
         fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
         evidence=(case.counted(raising or short),),
-        worker=raised.worker if raised else None,
-        sample=raised.sample if raised else None,
+        seen=raised,
         rivals=() if raising else ("AF327",),
         decide=None if raising else "python -c 'for i in range(len(dataset)): dataset[i]'",
     )

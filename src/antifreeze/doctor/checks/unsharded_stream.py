@@ -45,23 +45,21 @@ def unsharded_stream(case: LoaderCase) -> Iterator[Finding]:
     yield from _read(case)
 
 
-def _seen(case: LoaderCase) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     seen = [t for t in case.trials if (t.same_items or 0) > 1 and t.has_asked_for_worker_info is not True]
     if not seen or case.num_workers < 2:
-        return []
+        return
     count = seen[0].same_items or 0
     place = case.loader.dataset_at if case.loader else None
     name = (case.loader.dataset if case.loader else "") or "the dataset"
-    return [
-        Finding(
-            weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
-            what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
-            where=place or case.built_at,
-            why=f"{name}{f' at {place}' if place else ''} does not ask get_worker_info() which part is whose",
-            fix=FIX,
-            evidence=(f"reproduced: {count} workers began with the same items",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
+        what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
+        where=place or case.built_at,
+        why=f"{name}{f' at {place}' if place else ''} does not ask get_worker_info() which part is whose",
+        fix=FIX,
+        evidence=(f"reproduced: {count} workers began with the same items",),
+    )
 
 
 def _uneven(case: LoaderCase) -> Iterator[Finding]:

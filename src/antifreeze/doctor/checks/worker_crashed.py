@@ -60,7 +60,5 @@ def worker_crashed(case: LoaderCase) -> Iterator[Finding]:
             "update the library that this line calls",
         ),
         evidence=(case.counted({t.workers: t for t, _ in crashed}.values()), f"pid {death.pid}: {signal}"),
-        worker=death.worker,
-        pid=death.pid,
-        sample=death.sample,
+        seen=death,
     )

@@ -37,10 +37,10 @@ def worker_exited(case: LoaderCase) -> Iterator[Finding]:
     yield from _read(case)
 
 
-def _seen(case: LoaderCase) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     left = [(trial, death) for trial, death in deaths_in(case) if is_exit(death)]
     if not left:
-        return []
+        return
     trial, death = next(((t, d) for t, d in left if not is_at_birth(d, t)), left[0])
     at_birth = is_at_birth(death, trial)
     how = f"{death.how} was called{at(death.place)}" if death.how in ("sys.exit", "os._exit") else _by_whom(death)
@@ -51,23 +51,19 @@ def _seen(case: LoaderCase) -> list[Finding]:
         if trial.outcome is Outcome.HANG
         else ", and torch ends the training with it"
     )
-    return [
-        Finding(
-            # Why a worker does not come to life has many causes, with checks of their own.
-            weight=Weight.POSSIBLE if at_birth else Weight.CERTAIN,
-            what=f"{of_worker(death)} ended by itself with {end_of(death)}{hangs}",
-            where=death.place or case.built_at,
-            why=how,
-            fix=_fix(is_at_birth=at_birth, comes_again=case.works_without_workers is False),
-            evidence=(case.counted({t.workers: t for t, _ in left}.values()), f"pid {death.pid}: {end_of(death)}"),
-            worker=death.worker,
-            pid=death.pid,
-            sample=death.sample,
-            rivals=("AF301", "AF304") if at_birth else (),
-            decide="antifreeze run {script}" if at_birth else None,
-            is_cause=not at_birth,
-        )
-    ]
+    yield Finding(
+        # Why a worker does not come to life has many causes, with checks of their own.
+        weight=Weight.POSSIBLE if at_birth else Weight.CERTAIN,
+        what=f"{of_worker(death)} ended by itself with {end_of(death)}{hangs}",
+        where=death.place or case.built_at,
+        why=how,
+        fix=_fix(is_at_birth=at_birth, comes_again=case.works_without_workers is False),
+        evidence=(case.counted({t.workers: t for t, _ in left}.values()), f"pid {death.pid}: {end_of(death)}"),
+        seen=death,
+        rivals=("AF301", "AF304") if at_birth else (),
+        decide="antifreeze run {script}" if at_birth else None,
+        is_cause=not at_birth,
+    )
 
 
 def _fix(*, is_at_birth: bool, comes_again: bool) -> tuple[str, ...]:

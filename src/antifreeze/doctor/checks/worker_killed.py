@@ -56,9 +56,7 @@ def worker_killed(case: LoaderCase) -> Iterator[Finding]:
             f"pid {death.pid}: exit status {death.exitcode}",
             *(("the kernel counted an out-of-memory kill",) if death.is_oom else ()),
         ),
-        worker=death.worker,
-        pid=death.pid,
-        sample=death.sample,
+        seen=death,
     )
 
 

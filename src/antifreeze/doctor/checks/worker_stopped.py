@@ -23,7 +23,7 @@ from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import with_workers
 from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import sample_at, who
+from antifreeze.doctor.waits import who
 
 _LINE = Place("train.py", 30, "__getitem__")
 _STOPPED = Stuck(role="worker", worker=1, pid=4243, sample="7", seconds=12, place=_LINE, stage="fetch", state="T")
@@ -48,7 +48,5 @@ def worker_stopped(case: LoaderCase) -> Iterator[Finding]:
         if is_traced
         else (f"kill -CONT {pids}", "antifreeze run {script}"),
         evidence=(f"the kernel's state of pid {stuck.pid}: {stuck.state}",),
-        worker=stuck.worker,
-        pid=stuck.pid,
-        sample=sample_at(stuck),
+        seen=stuck,
     )

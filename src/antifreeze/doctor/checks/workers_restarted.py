@@ -21,6 +21,8 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
@@ -52,62 +54,59 @@ HEALTHY = _facts(first_batch_s=0.01)
 
 
 @check("AF401", "workers-restarted", sick=SICK, healthy=HEALTHY)
-def workers_restarted(case: LoaderCase) -> list[Finding]:
+def workers_restarted(case: LoaderCase) -> Iterator[Finding]:
     epochs = next((loop.epochs for loop in case.loops if loop.epochs), None)
     if epochs is None or case.call is None:
-        return []
+        return
     if not case.imports_again:
-        return _prepared_again(case, epochs)
+        yield from _prepared_again(case, epochs)
+        return
     is_made_anew = case.call.is_in_loop
     if case.is_persistent is not False and not is_made_anew:
-        return []
+        return
     start_s, share = _cost(case)
     if share is not None and share < WORTH_TELLING:
-        return []
+        return
     is_measured = start_s is not None and share is not None
     costs = f", {start_s:.1f} s per epoch" if start_s is not None else ""
-    return [
-        Finding(
-            weight=_weight(case, share, epochs),
-            what=f"all workers are started again for every epoch{costs}",
-            where=case.built_at,
-            why=f"start method {case.start_method} imports torch and the script in every new worker, and the loop at "
-            f"{epochs} makes them new each time it comes round",
-            fix=(
-                "make the loader once, before the loop: DataLoader(…, persistent_workers=True)"
-                if is_made_anew
-                else "DataLoader(…, persistent_workers=True)",
-                "antifreeze run {script}",
-            ),
-            evidence=(f"the first batch comes after {start_s:.1f} s, {share:.0%} of an epoch",)
-            if is_measured
-            else ("read in the source",),
-        )
-    ]
+    yield Finding(
+        weight=_weight(case, share, epochs),
+        what=f"all workers are started again for every epoch{costs}",
+        where=case.built_at,
+        why=f"start method {case.start_method} imports torch and the script in every new worker, and the loop at "
+        f"{epochs} makes them new each time it comes round",
+        fix=(
+            "make the loader once, before the loop: DataLoader(…, persistent_workers=True)"
+            if is_made_anew
+            else "DataLoader(…, persistent_workers=True)",
+            "antifreeze run {script}",
+        ),
+        evidence=(f"the first batch comes after {start_s:.1f} s, {share:.0%} of an epoch",)
+        if is_measured
+        else ("read in the source",),
+    )
 
 
-def _prepared_again(case: LoaderCase, epochs: Place) -> list[Finding]:
+def _prepared_again(case: LoaderCase, epochs: Place) -> Iterator[Finding]:
     """Forked workers start at once; what each of them does for its first sample may still cost every epoch dear."""
     trial = case.as_written
     warm_up_s = trial.warm_up_s if trial else None
     if trial is None or warm_up_s is None or case.is_persistent is not False or not trial.is_whole_epoch:
-        return []
+        return
     share = warm_up_s / max(trial.seconds, 1e-9)
     if warm_up_s < LONG_S or share < HEAVY:
-        return []
-    return [
-        Finding(
-            weight=Weight.POSSIBLE,
-            what=f"new workers prepare themselves in every epoch, {warm_up_s:.1f} s of {trial.seconds:.1f} s",
-            where=case.built_at,
-            why=f"the first sample of a worker takes {warm_up_s:.1f} s longer than the others, and the loop at {epochs} "
-            "starts new workers each time it comes round",
-            fix=("DataLoader(…, persistent_workers=True)", "prepare it in __init__: forked workers inherit it"),
-            evidence=(f"{warm_up_s:.1f} s for the first sample of a worker, {share:.0%} of an epoch",),
-            rivals=("AF406",),
-            decide="antifreeze run --stats {script}",
-        )
-    ]
+        return
+    yield Finding(
+        weight=Weight.POSSIBLE,
+        what=f"new workers prepare themselves in every epoch, {warm_up_s:.1f} s of {trial.seconds:.1f} s",
+        where=case.built_at,
+        why=f"the first sample of a worker takes {warm_up_s:.1f} s longer than the others, and the loop at {epochs} "
+        "starts new workers each time it comes round",
+        fix=("DataLoader(…, persistent_workers=True)", "prepare it in __init__: forked workers inherit it"),
+        evidence=(f"{warm_up_s:.1f} s for the first sample of a worker, {share:.0%} of an epoch",),
+        rivals=("AF406",),
+        decide="antifreeze run --stats {script}",
+    )
 
 
 def _weight(case: LoaderCase, share: float | None, epochs: Place) -> Weight:
