@@ -16,7 +16,9 @@ from antifreeze.doctor.facts import (
     Outcome,
     Place,
     Raised,
+    Sight,
     SlowSample,
+    Source,
     Stuck,
     Trial,
     WorkerMemory,
@@ -34,6 +36,10 @@ _LOADERS_OWN = re.compile(
 )
 
 
+NOT_FOUND = Loader(number=-1)
+NOT_READ = Source(script="")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderCase:
     """One loader, as it is written, as it is alive, and as it was tried.
@@ -45,8 +51,8 @@ class LoaderCase:
     facts: Facts
     number: int | None = None
     """Its number in the trials; None: nothing was run, or not by us."""
-    loader: Loader | None = None
-    """Itself, as it was found alive; None: it was not iterated, or nothing was run."""
+    loader: Loader = NOT_FOUND
+    """Itself, as it was found alive; if it was not iterated, or nothing was run, one that nothing is known of."""
     call: LoaderCall | None = None
     """The line that makes it; None: it is made where we have not read."""
     trials: tuple[Trial, ...] = ()
@@ -57,9 +63,18 @@ class LoaderCase:
     """The trainer of a running program."""
 
     @property
+    def is_found(self) -> bool:
+        return self.loader is not NOT_FOUND
+
+    @property
+    def source(self) -> Source:
+        """What the program says; nothing, if it was not read."""
+        return self.facts.source or NOT_READ
+
+    @property
     def built_at(self) -> Place | None:
         """Of a running program, the line that waits for the loader."""
-        if self.loader is not None:
+        if self.is_found:
             return self.loader.built_at or self.loader.iterated_at
         return self.call.place if self.call else self.waiting.place if self.waiting else None
 
@@ -71,7 +86,7 @@ class LoaderCase:
     @property
     def workers(self) -> int | None:
         """As many as it asks for; None: that cannot be told."""
-        if self.loader is not None:
+        if self.is_found:
             return self.loader.num_workers
         return self.call.workers if self.call else max((trial.workers for trial in self.trials), default=None)
 
@@ -85,7 +100,7 @@ class LoaderCase:
 
     @property
     def is_persistent(self) -> bool | None:
-        if self.loader is not None:
+        if self.is_found:
             return self.loader.persistent_workers
         if self.call is None or "**" in self.arguments:
             return None
@@ -94,15 +109,13 @@ class LoaderCase:
     @property
     def start_method(self) -> str | None:
         """That torch's workers are started with: seen, written in its call, set by the script, or Python's default here."""
-        seen = [self.loader.start_method] if self.loader else []
-        seen += [trial.start_method for trial in self.trials if trial.workers]
-        written = [self.call.start_method] if self.call else []
-        told = next((method for method in (*seen, *written) if method), None)
+        seen = [self.loader.start_method, *(trial.start_method for trial in self.trials if trial.workers)]
+        written = self.call.start_method if self.call else None
+        told = next((method for method in (*seen, written) if method), None)
         if told is not None:
             return told
-        source = self.facts.source
-        if source is not None and source.start_methods:
-            return source.start_method
+        if self.source.start_methods:
+            return self.source.start_method
         if {"multiprocessing_context", "**"} & set(self.arguments):
             return None
         return self.facts.machine.start_method if self.facts.machine else None
@@ -129,37 +142,34 @@ class LoaderCase:
 
     @property
     def held(self) -> tuple[Held, ...]:
-        return self.loader.held if self.loader else ()
+        return self.loader.held
 
     @property
     def datasets(self) -> tuple[DatasetClass, ...]:
         """Classes of the user's that it takes its samples from."""
-        alive = self.loader.dataset.rpartition(".")[2] if self.loader else ""
-        names = {*(self.call.datasets if self.call else ()), alive}
-        return tuple(each for each in self.facts.source.datasets if each.name in names) if self.facts.source else ()
+        names = {*(self.call.datasets if self.call else ()), self.loader.dataset.rpartition(".")[2]}
+        return tuple(each for each in self.source.datasets if each.name in names)
 
     @property
     def unrun_datasets(self) -> tuple[DatasetClass, ...]:
         """The same in a program that was only read; none where it was run, as live objects and trials tell more."""
-        source = self.facts.source
-        if self.call is None or source is None or self.facts.loaders or self.facts.trials:
+        if self.call is None or self.facts.loaders or self.facts.trials:
             return ()
-        return self.datasets or (source.datasets if len(source.datasets) == 1 else ())
+        return self.datasets or (self.source.datasets if len(self.source.datasets) == 1 else ())
 
     @property
     def loops(self) -> tuple[LoaderLoop, ...]:
         """The `for` loops over it."""
-        made = self.call.place if self.call else self.loader.built_at if self.loader else None
-        return (
-            tuple(each for each in self.facts.source.loops if are_one(each.loader, made)) if self.facts.source else ()
-        )
+        made = self.call.place if self.call else self.loader.built_at
+        return tuple(each for each in self.source.loops if are_one(each.loader, made))
 
     @property
     def loop(self) -> LoaderLoop | None:
         """The `for` loop over it; the only one there is, if it cannot be told."""
-        loops = self.facts.source.loops if self.facts.source else ()
-        built, iterated = (self.loader.built_at, self.loader.iterated_at) if self.loader else (None, None)
-        own = (each for each in loops if are_one(each.place, iterated) or are_one(each.loader, built))
+        loops, loader = self.source.loops, self.loader
+        own = (
+            each for each in loops if are_one(each.place, loader.iterated_at) or are_one(each.loader, loader.built_at)
+        )
         return next(own, loops[0] if len(loops) == 1 else None)
 
     @property
@@ -190,8 +200,8 @@ def loader_cases(facts: Facts) -> list[LoaderCase]:
     calls = facts.source.loaders if facts.source else ()
     cases = []
     for number in sorted({loader.number for loader in facts.loaders} | {trial.loader for trial in facts.trials}):
-        loader = facts.loader(number)
-        call = next((each for each in calls if loader and are_one(each.place, loader.built_at)), None)
+        loader = facts.loader(number) or NOT_FOUND
+        call = next((each for each in calls if are_one(each.place, loader.built_at)), None)
         trials = [trial for trial in facts.trials if trial.loader == number]
         trials.sort(key=lambda trial: (not trial.is_as_written, trial.engine != "torch"))
         cases.append(LoaderCase(facts=facts, number=number, loader=loader, call=call, trials=tuple(trials)))
@@ -200,6 +210,11 @@ def loader_cases(facts: Facts) -> list[LoaderCase]:
         cases.append(LoaderCase(facts=facts, trials=(live,), is_live=True, waiting=trainer))
     run = [case.call for case in cases]
     return cases + [LoaderCase(facts=facts, call=call) for call in calls if call not in run]
+
+
+def sights_in(datasets: Iterable[DatasetClass], kind: str) -> list[Sight]:
+    """What stands out in the source of these classes."""
+    return [sight for dataset in datasets for sight in dataset.sights if sight.kind == kind]
 
 
 def are_one(one: Place | None, other: Place | None) -> bool:
@@ -248,7 +263,7 @@ def loads_elsewhere(case: LoaderCase, sample: str | None) -> bool:
             continue
         # The trial without workers begins with the samples that failed before it, if an index can be told from its name.
         is_named = not trial.workers and trial.samples > 0 and sample is not None and sample.lstrip("-").isdigit()
-        is_stream = case.loader is not None and case.loader.is_iterable
+        is_stream = case.loader.is_iterable
         # Of a stream, it is the place in what one worker yields: the trainer has come by when it has yielded that of all.
         is_passed = is_named and trial.samples >= (int(sample or 0) + 1) * max(case.num_workers, 1)
         if trial.is_whole_epoch or (is_passed if is_stream else is_named):

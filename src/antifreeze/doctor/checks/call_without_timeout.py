@@ -20,6 +20,7 @@ https://docs.python.org/3/library/socket.html#socket.setdefaulttimeout
 
 from __future__ import annotations
 
+from antifreeze.doctor.cases import sights_in
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
@@ -34,8 +35,8 @@ HEALTHY = Facts(source=Source(script="train.py", datasets=(DatasetClass(name="Re
 @program_check("AF110", "call-without-timeout", sick=SICK, healthy=HEALTHY)
 def call_without_timeout(facts: Facts) -> list[Finding]:
     datasets = facts.source.datasets if facts.source else ()
-    sights = {sight.place: sight for each in datasets for sight in each.sights if sight.kind == "call-without-timeout"}
-    return [_finding(sight) for sight in sights.values()]
+    calls = {sight.place: sight for sight in sights_in(datasets, "call-without-timeout")}
+    return [_finding(call) for call in calls.values()]
 
 
 def _finding(sight: Sight) -> Finding:

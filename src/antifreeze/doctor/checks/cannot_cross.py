@@ -77,7 +77,7 @@ def cannot_cross(case: LoaderCase) -> Iterator[Finding]:
 def _seen(case: LoaderCase) -> Iterator[Finding]:
     if case.start_method not in BY_PICKLE or not case.num_workers:
         return
-    obstacles = [each for each in (case.loader.obstacles if case.loader else ()) if not each.is_main_guard]
+    obstacles = [each for each in case.loader.obstacles if not each.is_main_guard]
     raised = next((trial.raised for trial in case.trials if trial.raised and trial.raised.stage == "start"), None)
     if not obstacles:
         if raised and "pickle" in raised.message.lower():
@@ -85,7 +85,7 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
         return
     first = obstacles[0]
     others = "".join(f"; {each.path} is {each.what}" for each in obstacles[1:4])
-    is_ours = case.loader is not None and case.loader.crosses is not False
+    is_ours = case.loader.crosses is not False
     yield Finding(
         weight=Weight.CERTAIN,
         what=f"{first.path} cannot be sent to the workers, so none can start",

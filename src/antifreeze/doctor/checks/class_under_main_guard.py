@@ -67,7 +67,7 @@ def class_under_main_guard(case: LoaderCase) -> Iterator[Finding]:
 def _guarded(case: LoaderCase) -> dict[str, Place]:
     """Names of definitions under the guard → where they are."""
     read = {place.function: place for place in (case.call.guarded if case.call else ())}
-    obstacles = case.loader.obstacles if case.loader else ()
+    obstacles = case.loader.obstacles
     seen = {_name(each.what): each.place for each in obstacles if each.is_main_guard and each.place is not None}
     return read or seen
 

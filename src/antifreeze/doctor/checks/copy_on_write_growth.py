@@ -54,7 +54,7 @@ HEALTHY = Facts(
 
 @check("AF206", "copy-on-write-growth", sick=SICK, healthy=HEALTHY)
 def copy_on_write_growth(case: LoaderCase) -> Iterator[Finding]:
-    bulks = sorted((bulk for bulk in (case.loader.bulks if case.loader else ()) if bulk.count >= MANY), key=_bytes)
+    bulks = sorted((bulk for bulk in case.loader.bulks if bulk.count >= MANY), key=_bytes)
     if not bulks or not case.is_forked or not case.num_workers:
         return
     bulk = bulks[-1]

@@ -48,8 +48,7 @@ HEALTHY = Facts(loaders=(Loader(number=0, num_workers=2, start_method="fork", is
 def cuda_in_fork(case: LoaderCase) -> Iterator[Finding]:
     raised = next((trial.raised for trial in case.trials if trial.raised and MESSAGE in trial.raised.message), None)
     tensors = [held for held in case.held if held.kind == "cuda"]
-    loader = case.loader
-    is_coming = loader is not None and loader.is_cuda_initialized and case.is_forked and case.num_workers and tensors
+    is_coming = case.loader.is_cuda_initialized and case.is_forked and case.num_workers and tensors
     if raised is None and not is_coming:
         return
     place = raised.place if raised else tensors[0].place

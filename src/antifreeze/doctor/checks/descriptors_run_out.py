@@ -69,9 +69,7 @@ def descriptors_run_out(case: LoaderCase) -> Iterator[Finding]:
     place = kept[0] if kept else case.built_at
     of = f"{kept[0].text or 'a line'} at {kept[0]} keeps (a part of) every batch" if kept else _on_their_way(case)
     has = f"; the limit is {limit}" if limit is not None else ""
-    batches = (
-        f", and an epoch has {case.loader.batches:,} batches" if case.loader and case.loader.batches and kept else ""
-    )
+    batches = f", and an epoch has {case.loader.batches:,} batches" if case.loader.batches and kept else ""
     yield Finding(
         weight=weight,
         what="the program runs out of open files: each tensor from a worker holds one for as long as it lives",
@@ -117,7 +115,7 @@ def _is_datasets_own(trial: Trial) -> bool:
 def _foreseen(case: LoaderCase) -> tuple[Weight | None, int]:
     """How sure it is that what the loop keeps of an epoch is too much, and how many tensors that is."""
     loop, limit = case.loop, _limit(case)
-    batches = (case.loader.batches or 0) if case.loader else 0
+    batches = case.loader.batches or 0
     if loop is None or not loop.kept or not case.num_workers or limit is None:
         return None, 0
     most = batches * max(_tensors(case), 1)
@@ -134,7 +132,7 @@ def _tensors(case: LoaderCase) -> int:
 
 
 def _on_their_way(case: LoaderCase) -> str:
-    ahead = case.num_workers * ((case.loader.prefetch_factor if case.loader else None) or 2)
+    ahead = case.num_workers * (case.loader.prefetch_factor or 2)
     tensors = _tensors(case)
     return (
         f"{ahead} batches of up to {tensors} tensors are on their way at once" if tensors else "its batches need more"
@@ -143,7 +141,7 @@ def _on_their_way(case: LoaderCase) -> str:
 
 def _limit(case: LoaderCase) -> int | None:
     """As the program has set it; else the machine's."""
-    if case.loader is not None and case.loader.descriptors is not None:
+    if case.loader.descriptors is not None:
         return case.loader.descriptors
     return case.facts.machine.descriptors_soft if case.facts.machine else None
 

@@ -61,7 +61,7 @@ def fixed_worker_seed(case: LoaderCase) -> Iterator[Finding]:
     init = _init(case)
     trial = case.as_written
     is_seen = trial is not None and bool(trial.same_seeds)
-    has_init = init is not None or (case.loader is not None and case.loader.worker_init_at is not None)
+    has_init = init is not None or case.loader.worker_init_at is not None
     if is_seen and has_init:
         yield _finding(case, init, Weight.CERTAIN)
         return
@@ -75,13 +75,12 @@ def fixed_worker_seed(case: LoaderCase) -> Iterator[Finding]:
 
 def _init(case: LoaderCase) -> WorkerInit | None:
     """The function of its call, if that seeds anything."""
-    source = case.facts.source
-    inits = [] if source is None else [each for each in source.worker_inits if each.seeds]
+    inits = (each for each in case.source.worker_inits if each.seeds)
     return next((each for each in inits if any(are_one(place, case.built_at) for place in each.used_by)), None)
 
 
 def _finding(case: LoaderCase, init: WorkerInit | None, weight: Weight) -> Finding:
-    where = init.seeds[0] if init else case.loader.worker_init_at if case.loader else None
+    where = init.seeds[0] if init else case.loader.worker_init_at
     name = init.name if init else "worker_init_fn"
     of = f" from {' and '.join(init.seeds_from)}" if init and init.seeds_from else ""
     return Finding(

@@ -82,7 +82,7 @@ def _fix(case: LoaderCase, pool: Held | None) -> tuple[str, ...]:
         own = f"in each worker: {name} = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then {name}().map(…)"
     else:
         own = f"start the thread in each worker: {name} = antifreeze.per_worker(make_it), then use {name}()"
-    is_pickled = case.loader is None or not case.loader.obstacles
+    is_pickled = not case.loader.obstacles
     clean = ('DataLoader(…, multiprocessing_context="forkserver")',) if is_pickled else ()
     ours = [trial for trial in case.trials if trial.engine == "antifreeze" and trial.outcome in CAME]
     run = (
@@ -98,7 +98,7 @@ def _pool(case: LoaderCase, stuck: Stuck) -> Held | None:
 
 
 def _threads(case: LoaderCase) -> str:
-    names = case.loader.threads if case.loader else ()
+    names = case.loader.threads
     return f"the threads {', '.join(names[:4])}" if names else ""
 
 

@@ -44,10 +44,10 @@ HEALTHY = Facts(
 
 @check("AF324", "index-out-of-range", sick=SICK, healthy=HEALTHY)
 def index_out_of_range(case: LoaderCase) -> Iterator[Finding]:
-    length = case.loader.samples if case.loader else None
+    length = case.loader.samples
     failed = [trial for trial in raised_in(case, "fetch") if _is_outside(trial, length)]
     raised = failed[0].raised if failed else None
-    if raised is None or case.loader is None:
+    if raised is None or not case.is_found:
         return
     by = case.loader.sampler or "the sampler"
     yield Finding(

@@ -72,5 +72,5 @@ def inherited_lock(case: LoaderCase) -> Iterator[Finding]:
 
 def _threads(case: LoaderCase) -> str:
     """Those that may have held it."""
-    names = case.loader.threads if case.loader else ()
+    names = case.loader.threads
     return f"; running there: {', '.join(names[:4])}" if names else ""

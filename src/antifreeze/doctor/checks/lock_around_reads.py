@@ -17,7 +17,7 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#synchronization-
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import LoaderCase, speed
+from antifreeze.doctor.cases import LoaderCase, sights_in, speed
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source
@@ -57,12 +57,8 @@ def lock_around_reads(case: LoaderCase) -> list[Finding]:
     share = case.as_written.lock_share if case.as_written else None
     if share is not None and share < LOW_SHARE:
         return []
-    sights = [sight for each in case.datasets for sight in each.sights if _is_shared_lock(sight)]
-    return [_finding(case, sight, share=share) for sight in sights]
-
-
-def _is_shared_lock(sight: Sight) -> bool:
-    return sight.kind == "lock-around-read" and not sight.made_by.startswith(_OWN_TO_A_WORKER)
+    locks = sights_in(case.datasets, "lock-around-read")
+    return [_finding(case, lock, share=share) for lock in locks if not lock.made_by.startswith(_OWN_TO_A_WORKER)]
 
 
 def _finding(case: LoaderCase, sight: Sight, *, share: float | None) -> Finding:

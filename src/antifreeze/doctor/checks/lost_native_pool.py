@@ -69,7 +69,7 @@ def lost_native_pool(case: LoaderCase) -> Iterator[Finding]:
         return
     pool, weight = _suspect(case, stuck)
     name = pool.library if pool else stuck.library or "a native library"
-    raised = [place for place in case.facts.source.thread_settings if place.text] if case.facts.source else []
+    raised = [place for place in case.source.thread_settings if place.text]
     why = f"{_frame(stuck)} waits for threads of {name} that were started in the training process; a fork copies none"
     if pool and pool.why:
         why += f". {pool.why}"
@@ -90,7 +90,7 @@ def lost_native_pool(case: LoaderCase) -> Iterator[Finding]:
 
 def _suspect(case: LoaderCase, stuck: Stuck) -> tuple[NativePool | None, Weight]:
     """The pool that it waits for, and how sure that is."""
-    pools = [pool for pool in (case.loader.pools if case.loader else ()) if pool.is_used is not False]
+    pools = [pool for pool in case.loader.pools if pool.is_used is not False]
     sure = case.sure(is_proven=case.works_without_workers is True)
     inside = " ".join([stuck.library, *(frame.file for frame in frames_above(stuck))])
     natives = [held.what for held in case.held if held.kind == "native" and touches(held, [stuck.place])]

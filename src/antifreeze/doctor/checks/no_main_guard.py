@@ -68,7 +68,7 @@ def _examine(case: LoaderCase) -> Iterator[Finding]:
     if not is_seen and not (unguarded and case.imports_again):
         return
     loop = unguarded[0] if unguarded else None
-    where = loop.place if loop else case.loader.iterated_at if case.loader else None
+    where = loop.place if loop else case.loader.iterated_at
     if loop is not None and loop.called_from is not None:
         where = loop.called_from
     method = case.start_method or "spawn"

@@ -43,9 +43,8 @@ def non_finite_sample(case: LoaderCase) -> Iterator[Finding]:
         weight=Weight.LIKELY if is_few else Weight.POSSIBLE,
         what=f"sample{'s' * (len(bad) > 1)} {', '.join(bad[:5])} hold{'s' * (len(bad) == 1)} NaN or infinite "
         "numbers, which can spoil the whole training",
-        where=case.loader.dataset_at if case.loader else None,
-        why=f"{len(bad):,} of {trial.samples:,} samples of "
-        f"{(case.loader.dataset if case.loader else '') or 'the dataset'} are not finite",
+        where=case.loader.dataset_at,
+        why=f"{len(bad):,} of {trial.samples:,} samples of {case.loader.dataset or 'the dataset'} are not finite",
         fix=(
             f"look at sample {bad[0]}: torch.isfinite(x).all()",
             "# antifreeze: ignore[AF331]   (if NaN means 'missing' in your data)",

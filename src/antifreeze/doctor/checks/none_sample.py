@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, LoaderCase, at, first_line
+from antifreeze.doctor.cases import CAME, LoaderCase, at, first_line, sights_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", dataset_at=Place("train.py", 19))
@@ -54,10 +54,10 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
     batch = [each for each in trial.none_samples if raised and each in raised.batch]
     sample = next(iter(batch or trial.none_samples), None) or (raised.sample if raised else None)
     is_empty = raised is not None and len(batch) == len(raised.batch) > 1 and not _has_default_collate(case)
-    sight = _return(case.facts)
+    sight = _return(case)
     swallowed = _swallowed(case)
     place = (raised.culprit_at if raised else None) or (sight.place if sight else None)
-    place = place or (case.loader.dataset_at if case.loader else None)
+    place = place or case.loader.dataset_at
     hidden = f" {first_line(swallowed)}" if swallowed else ""
     said = f"{raised.type}: {first_line(raised.message)}" if raised else ""
     name = f"sample {sample}" if sample is not None else "a sample"
@@ -81,7 +81,7 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
 
 
 def _has_default_collate(case: LoaderCase) -> bool:
-    return case.loader is None or case.loader.has_default_collate
+    return case.loader.has_default_collate
 
 
 def _swallowed(case: LoaderCase) -> str:
@@ -107,17 +107,15 @@ def _is_of_a_part(trial: Trial) -> bool:
     return bool(culprit) and not culprit.startswith("it is None") and not trial.none_samples
 
 
-def _return(facts: Facts) -> Sight | None:
+def _return(case: LoaderCase) -> Sight | None:
     """The only line in the source that returns None in an `except`."""
-    source = facts.source
-    sights = [sight for dataset in (source.datasets if source else ()) for sight in dataset.sights]
-    found = [sight for sight in sights if sight.kind == "returns-none-in-except"]
+    found = sights_in(case.source.datasets, "returns-none-in-except")
     return found[0] if len(found) == 1 else None
 
 
 def _read(case: LoaderCase) -> Iterator[Finding]:
     for dataset in case.unrun_datasets:
-        sight = next((each for each in dataset.sights if each.kind == "returns-none-in-except"), None)
+        sight = next(iter(sights_in([dataset], "returns-none-in-except")), None)
         has_own_collate = "collate_fn" in case.arguments
         if sight is None or has_own_collate or case.has_workers() is False:
             continue

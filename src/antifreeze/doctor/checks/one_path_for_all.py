@@ -19,7 +19,7 @@ Read on: https://docs.python.org/3/library/tempfile.html, https://docs.python.or
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import LoaderCase, loader_cases
+from antifreeze.doctor.cases import LoaderCase, loader_cases, sights_in
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
@@ -44,8 +44,8 @@ HEALTHY = _facts(workers=1)
 def one_path_for_all(facts: Facts) -> list[Finding]:
     found: dict[Place, Finding] = {}
     for case in loader_cases(facts):
-        for sight in (sight for each in case.datasets for sight in each.sights):
-            if sight.kind == "writes-fixed-path" and case.workers not in (0, 1):
+        for sight in sights_in(case.datasets, "writes-fixed-path"):
+            if case.workers not in (0, 1):
                 found.setdefault(sight.place, _finding(case, sight))
     return list(found.values())
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, at, first_line
+from antifreeze.doctor.cases import LoaderCase, at, first_line, sights_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import FORKED, as_written, tried
 from antifreeze.doctor.facts import (
@@ -76,7 +76,7 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
 
 def _read(case: LoaderCase) -> Iterator[Finding]:
     for dataset in case.unrun_datasets:
-        sight = next((each for each in dataset.sights if each.kind == "process-pool"), None)
+        sight = next(iter(sights_in([dataset], "process-pool")), None)
         is_tried = case.has_workers()
         if sight is None or is_tried is False:
             continue

@@ -54,9 +54,8 @@ def _failed(case: LoaderCase) -> Iterator[Finding]:
     if raised is None:
         return
     hangs = any(trial.outcome is Outcome.HANG for trial in failed)
-    loader = case.loader
     # Classes of batches come from the collate_fn.
-    made = (loader.collate_at or loader.dataset_at) if loader else None
+    made = case.loader.collate_at or case.loader.dataset_at
     yield Finding(
         weight=Weight.CERTAIN,
         what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"

@@ -39,14 +39,11 @@ HEALTHY = Facts(source=replace(_SOURCE, tells_epochs=True))
 
 @check("AF602", "same-order-every-epoch", sick=SICK, healthy=HEALTHY)
 def same_order_every_epoch(case: LoaderCase) -> Iterator[Finding]:
-    source = case.facts.source
-    if source is None or source.tells_epochs:
-        return
     order = case.call.distributed if case.call else None
     epochs = next((loop.epochs for loop in case.loops if loop.epochs), None)
-    if case.call is None or order is None or epochs is None or case.call.is_in_loop:
+    if case.call is None or order is None or epochs is None or case.call.is_in_loop or case.source.tells_epochs:
         return
-    is_likely = order.shuffles is True and not source.unreadable
+    is_likely = order.shuffles is True and not case.source.unreadable
     yield Finding(
         weight=Weight.LIKELY if is_likely else Weight.POSSIBLE,
         what="every epoch has the same order, and every process the same part of the data",

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, at, comes_again
+from antifreeze.doctor.cases import LoaderCase, at, comes_again, sights_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import FORKED, as_written, stuck_worker, tried
-from antifreeze.doctor.facts import Facts, Outcome, Place, Sight, Stuck, Trial
+from antifreeze.doctor.facts import Outcome, Place, Sight, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in, wait_of
 
@@ -46,7 +46,7 @@ def sample_never_ends(case: LoaderCase) -> Iterator[Finding]:
     if not seen:
         return
     trial, stuck = seen[0]
-    loop = _loop(case.facts, stuck)
+    loop = _loop(case, stuck)
     weight = _weight(case, trial, stuck, has_loop=loop is not None)
     around = f"; the loop{at(loop.place)} has no end of its own" if loop else ""
     yield Finding(
@@ -77,10 +77,10 @@ def _weight(case: LoaderCase, trial: Trial, stuck: Stuck, *, has_loop: bool) -> 
     return Weight.CERTAIN if again else Weight.LIKELY
 
 
-def _loop(facts: Facts, stuck: Stuck) -> Sight | None:
+def _loop(case: LoaderCase, stuck: Stuck) -> Sight | None:
     """The endless loop in the source that the stuck line belongs to."""
-    if facts.source is None or stuck.place is None:
+    if stuck.place is None:
         return None
-    loops = [sight for dataset in facts.source.datasets for sight in dataset.sights if sight.kind == "endless-loop"]
+    loops = sights_in(case.source.datasets, "endless-loop")
     lines = {(frame.file, frame.function) for frame in (stuck.place, *stuck.frames)}
     return next((loop for loop in loops if (loop.place.file, loop.place.function) in lines), None)

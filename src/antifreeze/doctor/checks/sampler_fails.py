@@ -35,7 +35,7 @@ def sampler_fails(case: LoaderCase) -> Iterator[Finding]:
     raised = failed[0].raised if failed else None
     if raised is None:
         return
-    name = (case.loader.sampler if case.loader else "") or "the sampler"
+    name = case.loader.sampler or "the sampler"
     yield Finding(
         weight=Weight.CERTAIN,
         what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",

@@ -51,9 +51,8 @@ def samples_do_not_stack(case: LoaderCase) -> Iterator[Finding]:
     of = f"samples {', '.join(raised.batch[:8])}" if raised.batch else "its samples"
     said = f"{raised.type}: {first_line(raised.message)}"
     differs = f"{odd} is not like the others{f' ({raised.culprit})' if raised.culprit else ''}"
-    loader = case.loader
-    place = raised.culprit_at or raised.place or (loader.collate_at or loader.dataset_at if loader else None)
-    is_users_own = loader is not None and not loader.has_default_collate and raised.sample is None
+    place = raised.culprit_at or raised.place or case.loader.collate_at or case.loader.dataset_at
+    is_users_own = not case.loader.has_default_collate and raised.sample is None
     yield Finding(
         weight=weight,
         what=f"a batch cannot be put together: {odd} does not fit",

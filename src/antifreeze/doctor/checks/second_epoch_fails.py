@@ -73,11 +73,8 @@ def _is_of_the_epoch(case: LoaderCase, trial: Trial, raised: Raised) -> bool:
 def _empty(case: LoaderCase) -> Finding:
     """A stream, or the sampler of a map-style dataset, that was used up."""
     loader = case.loader
-    is_stream = loader is not None and loader.is_iterable
-    name = ((loader.dataset if is_stream else loader.sampler) if loader else "") or ("the sampler", "the stream")[
-        is_stream
-    ]
-    where = (loader.dataset_at if loader and is_stream else None) or case.built_at
+    name = loader.dataset or "the stream" if loader.is_iterable else loader.sampler or "the sampler"
+    where = (loader.dataset_at if loader.is_iterable else None) or case.built_at
     why = f"{name} has nothing left to give once it was read to its end; {_left_behind(case)}"
     return _finding(case, "the second epoch is empty, without an error", where, why, seen="it was over at once")
 
@@ -105,4 +102,4 @@ def _left_behind(case: LoaderCase) -> str:
 
 
 def _keeps_workers(case: LoaderCase) -> bool:
-    return case.loader is not None and case.loader.persistent_workers
+    return case.loader.persistent_workers

@@ -133,9 +133,8 @@ def _where(place: Place | None) -> str:
 
 def _assignment(case: LoaderCase, held: Held) -> Assignment | None:
     """Where the source opens what is held."""
-    source = case.facts.source
     name = held.path.rpartition(".")[2]
-    found = (each for dataset in (source.datasets if source else ()) for each in dataset.assignments)
+    found = (each for dataset in case.source.datasets for each in dataset.assignments)
     return next((each for each in found if each.name == name and each.value in OPENS), None)
 
 

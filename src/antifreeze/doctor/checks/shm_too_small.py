@@ -55,7 +55,7 @@ HEALTHY = tried(
 @check("AF204", "shm-too-small", sick=SICK, healthy=HEALTHY)
 def shm_too_small(case: LoaderCase) -> Iterator[Finding]:
     machine, loader, trials = case.facts.machine, case.loader, case.trials
-    if machine is None or machine.shm_total_bytes is None or loader is None or not loader.num_workers:
+    if machine is None or machine.shm_total_bytes is None or not loader.num_workers:
         return
     size = machine.shm_total_bytes
     is_seen = any(_is_full(trial) for trial in trials if trial.engine == "torch")

@@ -84,7 +84,7 @@ def _left_early(case: LoaderCase) -> Iterator[Finding]:
 def _held_by_threads(case: LoaderCase) -> Iterator[Finding]:
     """Workers that have done their work and do not end, because Python waits for their threads."""
     held = [(trial, stuck) for trial in case.trials for stuck in trial.stuck if _waits_for_threads(stuck)]
-    if held and case.loader is not None:
+    if held and case.is_found:
         trial, stuck = held[0]
         yield Finding(
             weight=Weight.CERTAIN,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, at
+from antifreeze.doctor.cases import LoaderCase, at, sights_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Sight
@@ -40,7 +40,7 @@ def stop_iteration_in_getitem(case: LoaderCase) -> Iterator[Finding]:
     trial = (raising or short)[0]
     raised = trial.raised if raising else None
     place = (raised.place if raised else None) or (sight.place if sight else None)
-    of = f" of {case.loader.samples:,}" if case.loader and case.loader.samples else ""
+    of = f" of {case.loader.samples:,}" if case.loader.samples else ""
     yield Finding(
         weight=Weight.CERTAIN if raising and short else Weight.LIKELY if raising else Weight.POSSIBLE,
         what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
@@ -57,6 +57,4 @@ def stop_iteration_in_getitem(case: LoaderCase) -> Iterator[Finding]:
 
 
 def _next(case: LoaderCase) -> Sight | None:
-    source = case.facts.source
-    sights = [sight for dataset in (source.datasets if source else ()) for sight in dataset.sights]
-    return next((sight for sight in sights if sight.kind == "next"), None)
+    return next(iter(sights_in(case.source.datasets, "next")), None)

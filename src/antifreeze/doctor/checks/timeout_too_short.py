@@ -38,13 +38,13 @@ HEALTHY = tried(_LOADER, as_written())
 @check("AF109", "timeout-too-short", sick=SICK, healthy=HEALTHY)
 def timeout_too_short(case: LoaderCase) -> Iterator[Finding]:
     trial = next((each for each in case.trials if each.raised and MESSAGE in each.raised.message), None)
-    if trial is None or (not trial.is_as_written and case.loader is not None and not case.loader.timeout_s):
+    if trial is None or (not trial.is_as_written and case.is_found and not case.loader.timeout_s):
         return
     came = [each for each in case.trials if each.outcome in CAME]
     hangs = any(each.outcome is Outcome.HANG for each in case.trials)
     if hangs and not came:
         return
-    limit = f"timeout={case.loader.timeout_s:g}" if case.loader and case.loader.timeout_s else "timeout"
+    limit = f"timeout={case.loader.timeout_s:g}" if case.loader.timeout_s else "timeout"
     slow = next((stuck for stuck in trial.stuck if stuck.place and stuck.stage != "idle"), None)
     took = max((each.first_batch_s or 0 for each in came), default=0.0)
     needs = max(30.0, 10 * took)

@@ -43,7 +43,7 @@ HEALTHY = _facts(usable_cpus=16)
 
 @check("AF404", "too-many-workers", sick=SICK, healthy=HEALTHY)
 def too_many_workers(case: LoaderCase) -> Iterator[Finding]:
-    machine, is_asked_for = case.facts.machine, case.loader is not None or case.call is not None
+    machine, is_asked_for = case.facts.machine, case.is_found or case.call is not None
     if machine is None or not is_asked_for or case.workers is None or case.workers <= machine.usable_cpus:
         return
     fewer = _as_fast(case, usable=machine.usable_cpus)

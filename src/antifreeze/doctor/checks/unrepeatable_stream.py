@@ -50,8 +50,8 @@ def unrepeatable_stream(case: LoaderCase) -> Iterator[Finding]:
             weight=Weight.CERTAIN,
             what="a worker died, and its stream gave other items when it was read again: some came twice, others not "
             "at all",
-            where=(case.loader.dataset_at if case.loader else None) or case.built_at,
-            why=f"{(case.loader.dataset if case.loader else '') or 'the dataset'} does not repeat itself: it "
+            where=case.loader.dataset_at or case.built_at,
+            why=f"{case.loader.dataset or 'the dataset'} does not repeat itself: it "
             "shuffles without a seed, or reads a live source",
             fix=(
                 "seed it from torch.utils.data.get_worker_info().seed",

@@ -50,8 +50,8 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
     if not seen or case.num_workers < 2:
         return
     count = seen[0].same_items or 0
-    place = case.loader.dataset_at if case.loader else None
-    name = (case.loader.dataset if case.loader else "") or "the dataset"
+    place = case.loader.dataset_at
+    name = case.loader.dataset or "the dataset"
     yield Finding(
         weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
         what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
@@ -66,7 +66,7 @@ def _uneven(case: LoaderCase) -> Iterator[Finding]:
     """Shares that are asked for and do not add up to the stream."""
     whole = {trial.workers: trial.samples for trial in case.trials if trial.engine == "torch" and trial.is_whole_epoch}
     written = next((trial for trial in case.trials if trial.is_as_written), None)
-    if case.loader is None or not case.loader.is_iterable or written is None or case.num_workers < 2:
+    if not case.loader.is_iterable or written is None or case.num_workers < 2:
         return
     if case.loader.batch_size is None or case.loader.drop_last:  # each worker has a last batch of its own, or drops it
         return

@@ -45,7 +45,7 @@ def worker_init_fails(case: LoaderCase) -> Iterator[Finding]:
     if raised is None:
         return
     is_seed = "2**32" in raised.message or "seed" in raised.message.lower()
-    init_at = case.loader.worker_init_at if case.loader else None
+    init_at = case.loader.worker_init_at
     yield Finding(
         weight=Weight.CERTAIN,
         what="worker_init_fn fails, so no worker can begin",

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, grown_most, size
+from antifreeze.doctor.cases import LoaderCase, grown_most, sights_in, size
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Loader, Machine, Sight, WorkerMemory
@@ -46,7 +46,7 @@ HEALTHY = tried(
 @check("AF207", "worker-memory-grows", sick=SICK, healthy=HEALTHY)
 def worker_memory_grows(case: LoaderCase) -> Iterator[Finding]:
     memory = grown_most(case)
-    if memory is None or case.loader is None or memory.samples < SAMPLES:
+    if memory is None or not case.is_found or memory.samples < SAMPLES:
         return
     grown = memory.last_bytes - memory.first_bytes
     if grown < max(GROWTH_BYTES, 0.25 * memory.first_bytes):
@@ -75,8 +75,5 @@ def worker_memory_grows(case: LoaderCase) -> Iterator[Finding]:
 
 def _kept(case: LoaderCase) -> Sight | None:
     """The list of the dataset's own that every sample makes longer; a cache by index ends with the dataset."""
-    source = case.facts.source
-    name = (case.loader.dataset if case.loader else "").rpartition(".")[2]
-    sights = [sight for each in (source.datasets if source else ()) if each.name == name for sight in each.sights]
     adds = re.compile(r"\.(append|extend)\(")
-    return next((each for each in sights if each.kind == "changes-self" and adds.search(each.place.text)), None)
+    return next((each for each in sights_in(case.datasets, "changes-self") if adds.search(each.place.text)), None)

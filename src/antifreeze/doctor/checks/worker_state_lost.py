@@ -19,7 +19,7 @@ https://docs.python.org/3/library/multiprocessing.html#sharing-state-between-pro
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import LoaderCase, loader_cases
+from antifreeze.doctor.cases import LoaderCase, loader_cases, sights_in
 from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
@@ -52,8 +52,8 @@ HEALTHY = Facts(
 def worker_state_lost(facts: Facts) -> list[Finding]:
     found: dict[Place, Finding] = {}
     for case in loader_cases(facts):
-        for sight in (sight for each in case.datasets for sight in each.sights):
-            if sight.kind == "changes-self" and sight.also is not None and case.workers != 0:
+        for sight in sights_in(case.datasets, "changes-self"):
+            if sight.also is not None and case.workers != 0:
                 found.setdefault(sight.place, _finding(case, sight, read_at=sight.also))
     return list(found.values())
 

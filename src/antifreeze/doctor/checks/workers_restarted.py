@@ -124,5 +124,5 @@ def _cost(case: LoaderCase) -> tuple[float | None, float | None]:
         return None, None
     each_s = max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)
     start_s = max(0.0, trial.first_batch_s - each_s)
-    batches = (case.loader.batches if case.loader else None) or trial.batches
+    batches = case.loader.batches or trial.batches
     return start_s, start_s / max(start_s + batches * each_s, 1e-9)
