@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from antifreeze import codes
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.doctor.check import Check
 from antifreeze.doctor.checks import CHECKS
 from antifreeze.doctor.diagnosis import diagnose
@@ -30,7 +30,7 @@ OPTIONS_BEGIN, OPTIONS_END = (
     "<!-- end of options -->\n",
 )
 CODES = Path(codes.__file__)
-CODES_BEGIN, CODES_END = "DISEASES = {\n", "}\n"
+CODES_BEGIN, CODES_END = "NAMES = {\n", "}\n"
 INDEX = "README.md"
 LOOK = Look(is_verbose=True)
 INTRODUCTION = """\
@@ -39,9 +39,7 @@ check's own docstring, which `antifreeze explain CODE` prints as well, and what 
 
 
 def main(words: list[str]) -> int:
-    DISEASES.update(
-        {check.code: check.name for check in CHECKS}
-    )  # as the table in codes.py does not have a new one yet
+    NAMES.update({check.code: check.name for check in CHECKS})  # as the table in codes.py does not have a new one yet
     pages = dict(all_pages())
     tables = {path: path.read_text(encoding="utf-8") for path in (README, CODES)}
     written = {README: with_options(tables[README]), CODES: with_codes(tables[CODES])}
@@ -123,7 +121,7 @@ def linked(text: str) -> str:
 
 
 def link(code: re.Match[str]) -> str:
-    return f"[{code[0]}]({code[0]}-{DISEASES[code[0]]}.md)"
+    return f"[{code[0]}]({code[0]}-{NAMES[code[0]]}.md)"
 
 
 def fenced(text: str) -> str:

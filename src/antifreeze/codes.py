@@ -9,7 +9,7 @@ the machine.
 from __future__ import annotations
 
 # Written by `make docs`.
-DISEASES = {
+NAMES = {
     "AF101": "fork-after-threads",
     "AF102": "lost-native-pool",
     "AF103": "sample-hangs",
@@ -77,5 +77,5 @@ DISEASES = {
 
 
 def named(code: str) -> str:
-    """A code with the name of its disease, as it stands in messages."""
-    return f"{code} {DISEASES[code]}"
+    """A code with the name of its problem, as it stands in messages."""
+    return f"{code} {NAMES[code]}"

@@ -1,4 +1,4 @@
-"""What every check promises: it finds its disease in its own sick facts and not in healthy ones, and its page is whole.
+"""What every check promises: it finds its problem in its own sick facts and not in healthy ones, and its page is whole.
 
 Each test goes over all checks at once and names those that break the promise: hundreds of tests would take minutes.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.doctor import checks
 from antifreeze.doctor.check import Check
 from antifreeze.doctor.checks import CHECKS
@@ -36,7 +36,7 @@ def test_every_module_has_one_check_that_is_called_like_it() -> None:
 
 
 def test_codes_are_listed_as_the_checks_have_them() -> None:
-    assert {check.code: check.name for check in CHECKS} == DISEASES, "run: make docs"
+    assert {check.code: check.name for check in CHECKS} == NAMES, "run: make docs"
 
 
 def test_the_sick_have_it() -> None:
@@ -67,9 +67,9 @@ def test_its_page_links_to_where_one_can_read_on() -> None:
     assert breaking(lambda check: re.search(r"https://\S+", page(check)) is not None) == []
 
 
-def test_its_page_calls_other_diseases_by_their_names() -> None:
+def test_its_page_calls_other_problems_by_their_names() -> None:
     def is_right(code: str, name: str) -> bool:
-        return code in DISEASES and (not name or DISEASES[code] == name)
+        return code in NAMES and (not name or NAMES[code] == name)
 
     named = re.compile(r"\b(AF\d{3})(?:\s([a-z]+(?:-[a-z]+)+))?")
     assert breaking(lambda check: all(is_right(*found) for found in named.findall(page(check)))) == []
@@ -90,7 +90,7 @@ def test_its_finding_says_what_where_why_and_what_to_do() -> None:
 
 def test_it_names_known_rivals_only_and_never_itself() -> None:
     def is_right(finding: Finding) -> bool:
-        return set(finding.rivals) <= DISEASES.keys() - {finding.code} and len(finding.rivals) <= 2
+        return set(finding.rivals) <= NAMES.keys() - {finding.code} and len(finding.rivals) <= 2
 
     assert breaking(lambda check: all(is_right(finding) for finding in check.examine(check.sick))) == []
 

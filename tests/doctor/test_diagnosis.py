@@ -63,7 +63,7 @@ def test_a_cause_that_is_only_possible_hides_nothing() -> None:
     assert told["AF101"] is Weight.POSSIBLE
 
 
-def test_a_hang_that_only_our_own_trials_bring_about_is_no_disease() -> None:
+def test_a_hang_that_only_our_own_trials_bring_about_is_no_problem() -> None:
     hang = fork_after_threads.sick
     works = replace(hang.trials[0], outcome=Outcome.OK, stuck=())
     later = replace(hang.trials[0], workers=1, is_as_written=False)

@@ -5,7 +5,7 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.precedence import EXPLAINS, ONLY_IF_POSSIBLE, explains
 
@@ -20,7 +20,7 @@ def test_there_are_no_cycles() -> None:
 def test_only_known_codes_stand_in_it_once_and_in_order() -> None:
     assert list(EXPLAINS) == sorted(EXPLAINS)
     assert all(list(symptoms) == sorted(set(symptoms)) for symptoms in EXPLAINS.values())
-    assert {*EXPLAINS, *(code for symptoms in EXPLAINS.values() for code in symptoms)} <= DISEASES.keys()
+    assert {*EXPLAINS, *(code for symptoms in EXPLAINS.values() for code in symptoms)} <= NAMES.keys()
     assert all(symptom in EXPLAINS[cause] for cause, symptom in ONLY_IF_POSSIBLE)
 
 

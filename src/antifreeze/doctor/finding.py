@@ -1,4 +1,4 @@
-"""What a check says: a disease by its code, where it is, why we think so, what to do, and how sure we are. Pure data."""
+"""What a check says: a problem by its code, where it is, why we think so, what to do, and how sure we are. Pure data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Weight(IntEnum):
     CERTAIN = 0
     """Reproduced, or the kernel's own evidence: a signal, an exit status, a counter."""
     LIKELY = 1
-    """The evidence fits this disease and we know of no other that it fits as well."""
+    """The evidence fits this problem and we know of no other that it fits as well."""
     POSSIBLE = 2
     """It may be; `rivals` says what else, `decide` what would tell."""
 
@@ -25,7 +25,7 @@ class Weight(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A disease that a patient has."""
+    """A problem that a program has."""
 
     code: str = ""
     """Filled in by the check that it comes from, and so is `loader` by one that judges loaders."""

@@ -54,7 +54,7 @@ def _seen(case: LoaderCase) -> Iterator[Finding]:
     if not seen:
         return
     finding = _finding(seen[0].orphans, evidence="reproduced: the trainer was killed", is_live=False)
-    # Whoever hangs outlives its trainer. It is a disease of its own where somebody ends the trainer: a parent, a launcher.
+    # Whoever hangs outlives its trainer. It is a problem of its own where somebody ends the trainer: a parent, a launcher.
     yield finding if case.has_launcher else replace(finding, weight=Weight.POSSIBLE, rivals=("AF103",), decide=DECIDE)
 
 

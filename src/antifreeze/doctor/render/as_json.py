@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.doctor.advice import advise, rate, verdicts
 from antifreeze.doctor.facts import Facts, Trial
 from antifreeze.doctor.finding import Finding
@@ -70,7 +70,7 @@ def _finding(finding: Finding, facts: Facts) -> dict[str, Any]:
     where = finding.where
     return {
         "code": finding.code,
-        "name": DISEASES[finding.code],
+        "name": NAMES[finding.code],
         "severity": LEVELS[finding.weight],
         "confidence": {"level": finding.weight.word, "evidence": finding.evidence},
         "file": path_of(where, facts) if where else None,
