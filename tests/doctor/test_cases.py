@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze.doctor.cases import loader_cases, speed
+from antifreeze.doctor.cases import loader_cases
 from antifreeze.doctor.checks.class_under_main_guard import class_under_main_guard
 from antifreeze.doctor.checks.fixed_worker_seed import fixed_worker_seed
 from antifreeze.doctor.checks.lock_around_reads import lock_around_reads
@@ -69,14 +69,6 @@ def test_a_live_loader_and_its_call_are_one_and_others_stand_alone() -> None:
     assert known.source is not None
     known = replace(known, source=replace(known.source, loaders=(*known.source.loaders, other)))
     assert [(each.number, each.workers) for each in loader_cases(known)] == [(1, 2), (None, 3)]
-
-
-def test_speed_leaves_the_start_of_workers_out() -> None:
-    trial = Trial(
-        loader=0, engine="torch", workers=2, outcome=Outcome.OK, batches=5, samples=50, seconds=9.0, first_batch_s=5.0
-    )
-    assert speed(trial) == pytest.approx(10.0)
-    assert speed(replace(trial, batches=1)) is None
 
 
 # --- trials make a finding surer, or take it away

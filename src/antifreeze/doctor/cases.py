@@ -34,8 +34,6 @@ _LOADERS_OWN = re.compile(
     r"DataLoader worker \(pid|DataLoader timed out|Too many open files|unable to allocate shared memory|ancdata"
     r"|AF_UNIX path too long"
 )
-
-
 NOT_FOUND = Loader(number=-1)
 NOT_READ = Source(script="")
 
@@ -220,13 +218,6 @@ def sights_in(datasets: Iterable[DatasetClass], kind: str) -> list[Sight]:
 def are_one(one: Place | None, other: Place | None) -> bool:
     """Whether two places are the same line."""
     return one is not None and other is not None and str(one) == str(other)
-
-
-def speed(trial: Trial) -> float | None:
-    """Samples per second, once the workers had started."""
-    if trial.first_batch_s is None or trial.batches < 2 or trial.seconds <= trial.first_batch_s:
-        return None
-    return trial.samples * (trial.batches - 1) / trial.batches / (trial.seconds - trial.first_batch_s)
 
 
 def is_users(raised: Raised) -> bool:

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.advice import measured, rate
+from antifreeze.doctor.advice import measured
 from antifreeze.doctor.cases import LoaderCase, at
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import tried
 from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import later_s, rate
 from antifreeze.doctor.waits import Wait, is_at_work, wait_of
 
 # So much faster is worth a word.
@@ -65,7 +66,7 @@ def _measured(case: LoaderCase) -> Iterator[Finding]:
     written = next((trial for trial in case.trials if trial.is_as_written), None)
     now = rate(written) if written else None
     points = measured(case.trials)
-    if written is None or not now or not points or written.seconds - (written.first_batch_s or 0.0) < SHORTEST_S:
+    if written is None or not now or not points or later_s(written) < SHORTEST_S:
         return
     best = max(points, key=lambda point: point.samples_per_s)
     batches_per_s = written.batches / max(written.seconds, 1e-9)

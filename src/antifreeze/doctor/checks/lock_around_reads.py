@@ -17,11 +17,12 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#synchronization-
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import LoaderCase, sights_in, speed
+from antifreeze.doctor.cases import LoaderCase, sights_in
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import speed
 
 # Of the workers' time: half of it spent waiting cannot be anything else; below a tenth it is not worth a change.
 HIGH_SHARE = 0.5

@@ -24,6 +24,7 @@ from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried, with_workers
 from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import batch_s
 
 # At 0.1 ms each, fewer cannot be felt.
 MANY = 50
@@ -62,7 +63,4 @@ def many_small_tensors(case: LoaderCase) -> Iterator[Finding]:
 
 
 def per_batch(trial: Trial) -> float | None:
-    """Seconds for a batch, the first left out: it includes the start of the workers."""
-    if trial.outcome is not Outcome.OK or trial.batches < 4 or trial.first_batch_s is None:
-        return None
-    return max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)
+    return batch_s(trial) if trial.outcome is Outcome.OK and trial.batches >= 4 else None

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, speed
+from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, LoaderCall, Machine, Outcome, Place, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import later_s, speed
 
 # As fast, within what two measurements of the same differ by.
 AS_FAST = 0.95
@@ -65,18 +66,14 @@ def _as_fast(case: LoaderCase, *, usable: int) -> Trial | None:
     written = case.as_written
     if written is None or written.outcome is not Outcome.OK or (goal := speed(written)) is None:
         return None
-    if _measured_s(written) < LEAST_S:
+    if later_s(written) < LEAST_S:
         return None
     found = [
         trial
         for trial in case.facts.trials
         if (trial.loader, trial.engine, trial.outcome) == (case.number, "torch", Outcome.OK)
         and 0 < trial.workers <= usable
-        and _measured_s(trial) >= LEAST_S
+        and later_s(trial) >= LEAST_S
         and (speed(trial) or 0.0) >= AS_FAST * goal
     ]
     return min(found, key=lambda trial: trial.workers, default=None)
-
-
-def _measured_s(trial: Trial) -> float:
-    return trial.seconds - (trial.first_batch_s or 0.0)

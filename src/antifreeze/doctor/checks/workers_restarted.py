@@ -28,6 +28,7 @@ from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import batch_s
 
 # Below this share of an epoch, nobody would notice; from there on it is worth a line in the script.
 WORTH_TELLING = 0.05
@@ -120,9 +121,9 @@ def _weight(case: LoaderCase, share: float | None, epochs: Place) -> Weight:
 def _cost(case: LoaderCase) -> tuple[float | None, float | None]:
     """Seconds that the start takes, and their share of an epoch; None where no trial tells."""
     trial = case.as_written
-    if trial is None or trial.outcome is not Outcome.OK or trial.first_batch_s is None or trial.batches < 2:
+    each_s = batch_s(trial) if trial and trial.outcome is Outcome.OK else None
+    if trial is None or each_s is None:
         return None, None
-    each_s = max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)
-    start_s = max(0.0, trial.first_batch_s - each_s)
+    start_s = max(0.0, (trial.first_batch_s or 0.0) - each_s)
     batches = case.loader.batches or trial.batches
     return start_s, start_s / max(start_s + batches * each_s, 1e-9)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from antifreeze.codes import NAMES
-from antifreeze.doctor.advice import advise, rate, verdicts
+from antifreeze.doctor.advice import advise, verdicts
 from antifreeze.doctor.facts import Facts, Trial
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.render.areas import Mark, areas_of
 from antifreeze.doctor.render.github import LEVELS
 from antifreeze.doctor.render.words import command_of, filled, fixes, path_of, sureness
+from antifreeze.doctor.speeds import rate
 
 SCHEMA = 1
 _STATES = {Mark.GOOD: "good", Mark.NOTE: "note", Mark.BAD: "bad"}
