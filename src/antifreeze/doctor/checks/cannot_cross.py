@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, first_line
+from antifreeze.doctor.cases import IMPORTING, LoaderCase, first_line
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import DatasetClass, Facts, Loader, Obstacle, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import opener, own_name
 
-BY_PICKLE = ("spawn", "forkserver")
 # Values of attributes that pickle refuses, as the source has them.
 REFUSED = {
     "lambda": "a lambda",
@@ -75,7 +74,7 @@ def cannot_cross(case: LoaderCase) -> Iterator[Finding]:
 
 
 def _seen(case: LoaderCase) -> Iterator[Finding]:
-    if case.start_method not in BY_PICKLE or not case.num_workers:
+    if case.start_method not in IMPORTING or not case.num_workers:
         return
     obstacles = [each for each in case.loader.obstacles if not each.is_main_guard]
     raised = next((trial.raised for trial in case.trials if trial.raised and trial.raised.stage == "start"), None)
@@ -143,7 +142,7 @@ def _forks(case: LoaderCase) -> tuple[str, ...]:
 
 def _read(case: LoaderCase) -> Iterator[Finding]:
     for dataset in case.unrun_datasets:
-        if case.start_method in BY_PICKLE and case.has_workers() is not False:
+        if case.start_method in IMPORTING and case.has_workers() is not False:
             yield from _refused(case, dataset)
 
 

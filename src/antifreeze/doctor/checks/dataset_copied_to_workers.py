@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase, size
+from antifreeze.doctor.cases import IMPORTING, LoaderCase, size
 from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Bulk, Facts, Loader, Machine, Place
 from antifreeze.doctor.finding import Finding, Weight
@@ -37,7 +37,7 @@ HEALTHY = Facts(machine=_MACHINE, loaders=(Loader(number=0, num_workers=4, start
 
 @check("AF208", "dataset-copied-to-workers", sick=SICK, healthy=HEALTHY)
 def dataset_copied_to_workers(case: LoaderCase) -> Iterator[Finding]:
-    if case.start_method not in ("spawn", "forkserver") or not case.num_workers:
+    if case.start_method not in IMPORTING or not case.num_workers:
         return
     bulks = [bulk for bulk in case.loader.bulks if "Tensor" not in bulk.type]
     each = sum(bulk.bytes for bulk in bulks)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.cases import IMPORTING, LoaderCase
 from antifreeze.doctor.check import check
 from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Loader, Place
@@ -36,7 +36,7 @@ HEALTHY = tried(_LOADER, as_written(start_method="spawn"))
 
 @check("AF302", "state-differs", sick=SICK, healthy=HEALTHY)
 def state_differs(case: LoaderCase) -> Iterator[Finding]:
-    wrong = [trial for trial in case.trials if trial.wrong and case.start_method in ("spawn", "forkserver")]
+    wrong = [trial for trial in case.trials if trial.wrong and case.start_method in IMPORTING]
     if not wrong:
         return
     samples = f"samples {', '.join(wrong[0].wrong[:5])} differ from those of the training process"
