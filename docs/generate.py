@@ -1,6 +1,7 @@
 """Writes `docs/checks/`: a page for each check, from its docstring and its own example, and an index of all.
 
-And the table of options in the README, from the one in `antifreeze/options.py`.
+And the table of options in the README, from the one in `antifreeze/options.py`, and the table of codes in
+`antifreeze/codes.py`, from the checks.
 
 python docs/generate.py            write them
 python docs/generate.py --check    exit status 1 if they are not as they would be written; what `make check` asks
@@ -10,11 +11,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from antifreeze.codes import DISEASES
-from antifreeze.doctor.checks import CHECKS, Check
+from antifreeze import codes
+from antifreeze.codes import NAMES
+from antifreeze.doctor.check import Check
+from antifreeze.doctor.checks import CHECKS
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.pages import FAMILIES, Page, read_page
 from antifreeze.doctor.render.text import Look, as_block
@@ -26,6 +29,8 @@ OPTIONS_BEGIN, OPTIONS_END = (
     "<!-- options: written by `make docs` from src/antifreeze/options.py -->\n",
     "<!-- end of options -->\n",
 )
+CODES = Path(codes.__file__)
+CODES_BEGIN, CODES_END = "NAMES = {\n", "}\n"
 INDEX = "README.md"
 LOOK = Look(is_verbose=True)
 INTRODUCTION = """\
@@ -34,16 +39,18 @@ check's own docstring, which `antifreeze explain CODE` prints as well, and what 
 
 
 def main(words: list[str]) -> int:
+    NAMES.update({check.code: check.name for check in CHECKS})  # as the table in codes.py does not have a new one yet
     pages = dict(all_pages())
+    tables = {path: path.read_text(encoding="utf-8") for path in (README, CODES)}
+    written = {README: with_options(tables[README]), CODES: with_codes(tables[CODES])}
     if "--check" in words:
-        stale = differing(pages)
+        stale = [f"docs/checks/{name}" for name in differing(pages)]
+        stale += [path.name for path in tables if tables[path] != written[path]]
         for name in stale:
-            sys.stderr.write(f"docs/checks/{name} is not what its check says; run: make docs\n")
-        is_stale = README.read_text(encoding="utf-8") != with_options(README.read_text(encoding="utf-8"))
-        if is_stale:
-            sys.stderr.write("README.md does not have the options as they are; run: make docs\n")
-        return int(bool(stale) or is_stale)
-    README.write_text(with_options(README.read_text(encoding="utf-8")), encoding="utf-8")
+            sys.stderr.write(f"{name} is not as it would be written now; run: make docs\n")
+        return int(bool(stale))
+    for path, text in written.items():
+        path.write_text(text, encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for name in differing(pages):
         if name in pages:
@@ -54,9 +61,19 @@ def main(words: list[str]) -> int:
 
 
 def with_options(text: str) -> str:
-    """This text with the table of options, as it is now, between its marks."""
-    head, _, rest = text.partition(OPTIONS_BEGIN)
-    return head + OPTIONS_BEGIN + "\n".join(option_rows()) + "\n" + OPTIONS_END + rest.partition(OPTIONS_END)[2]
+    """The README with the table of options as it is now."""
+    return between(text, OPTIONS_BEGIN, OPTIONS_END, option_rows())
+
+
+def with_codes(text: str) -> str:
+    """`codes.py` with the code and the name of every check."""
+    return between(text, CODES_BEGIN, CODES_END, (f'    "{check.code}": "{check.name}",' for check in CHECKS))
+
+
+def between(text: str, begin: str, end: str, lines: Iterable[str]) -> str:
+    """This text with these lines in the place of those between its marks."""
+    head, _, rest = text.partition(begin)
+    return head + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2]
 
 
 def option_rows() -> Iterator[str]:
@@ -78,7 +95,7 @@ def differing(pages: dict[str, str]) -> list[str]:
 
 
 def all_pages() -> Iterator[tuple[str, str]]:
-    pages = [read_page(check.CODE) for check in CHECKS]
+    pages = [read_page(check.code) for check in CHECKS]
     yield INDEX, index(pages)
     for check, page in zip(CHECKS, pages, strict=True):
         yield file_name(page), as_markdown(page, check)
@@ -89,10 +106,10 @@ def file_name(page: Page) -> str:
 
 
 def as_markdown(page: Page, check: Check) -> str:
-    found = [finding for finding in diagnose(check.SICK) if finding.code == check.CODE]
+    found = [finding for finding in diagnose(check.sick) if finding.code == check.code]
     blocks = [f"# {page.code} {page.name}", linked(page.summary)]
     blocks += [f"**{title}:** {linked(text)}" for title, text in page.sections.items()]
-    blocks += ["**What the doctor says:**", *(fenced(as_block(each, check.SICK, look=LOOK)) for each in found)]
+    blocks += ["**What the doctor says:**", *(fenced(as_block(each, check.sick, look=LOOK)) for each in found)]
     blocks.append(f"[All checks]({INDEX}) · `antifreeze explain {page.code}`")
     return "\n\n".join(blocks) + "\n"
 
@@ -104,7 +121,7 @@ def linked(text: str) -> str:
 
 
 def link(code: re.Match[str]) -> str:
-    return f"[{code[0]}]({code[0]}-{DISEASES[code[0]]}.md)"
+    return f"[{code[0]}]({code[0]}-{NAMES[code[0]]}.md)"
 
 
 def fenced(text: str) -> str:

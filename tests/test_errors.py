@@ -8,7 +8,7 @@ import re
 import pytest
 
 from antifreeze import errors
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.errors import AntifreezeError, WorkerLost
 
 CLASSES = [each for each in vars(errors).values() if inspect.isclass(each) and issubclass(each, AntifreezeError)]
@@ -54,13 +54,13 @@ def test_a_message_leaves_out_what_is_not_known() -> None:
     assert str(AntifreezeError("x", why="y")) == "x\n  why    y"
 
 
-def test_a_disease_is_named_even_without_a_reason() -> None:
+def test_a_problem_is_named_even_without_a_reason() -> None:
     assert str(AntifreezeError("x", code="AF302")) == "x\n  why    AF302 state-differs"
 
 
-def test_codes_and_names_of_diseases_are_unique() -> None:
-    assert len(set(DISEASES.values())) == len(DISEASES)
-    assert all(re.fullmatch(r"AF\d{3}", code) for code in DISEASES)
+def test_codes_and_names_of_problems_are_unique() -> None:
+    assert len(set(NAMES.values())) == len(NAMES)
+    assert all(re.fullmatch(r"AF\d{3}", code) for code in NAMES)
 
 
 def test_every_error_is_also_the_builtin_that_torch_raises_there() -> None:

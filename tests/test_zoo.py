@@ -14,7 +14,7 @@ from zoo.cases import BY_DESIGN, FLAGS, Zoo, last_words
 from zoo.judge import Expected, Said, alarms, judge, read_expected, read_findings
 from zoo.results import Diagnosis, Ending, Report, Row, from_json, to_json
 
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = Expected(code="AF107", holds=("dataset.lock", "sample 9"), also=("AF311",))
@@ -23,7 +23,7 @@ WELL = Ending("ok", 3.2, "", 0)
 NAMED = Said("AF107", "possible", "who holds dataset.lock is dead\nsample 9")
 
 
-def test_a_case_is_right_if_its_disease_is_named_with_all_that_belongs_to_it() -> None:
+def test_a_case_is_right_if_its_problem_is_named_with_all_that_belongs_to_it() -> None:
     assert judge([NAMED], LOCK, seconds=20).is_right
 
 
@@ -48,12 +48,12 @@ def test_all_texts_must_stand_in_one_finding() -> None:
 
 
 @pytest.mark.parametrize("weight", ["certain", "likely"])
-def test_another_disease_that_would_be_believed_makes_it_a_miss(weight: str) -> None:
+def test_another_problem_that_would_be_believed_makes_it_a_miss(weight: str) -> None:
     wrong = Said("AF204", weight, "…")
     assert judge([NAMED, wrong], LOCK, seconds=20).faults == (f"AF204 is rated {weight}",)
 
 
-def test_another_disease_is_no_miss_if_it_is_possible_or_true_as_well_or_about_the_machine() -> None:
+def test_another_problem_is_no_miss_if_it_is_possible_or_true_as_well_or_about_the_machine() -> None:
     others = [Said("AF204", "possible", "…"), Said("AF311", "certain", "…"), Said("AF902", "certain", "…")]
     assert judge([NAMED, *others], LOCK, seconds=20).is_right
 
@@ -91,11 +91,11 @@ def test_the_texts_of_a_finding_are_all_its_parts_and_its_place_and_sample() -> 
         assert text in said.text
 
 
-def test_what_is_expected_of_the_zoo_names_diseases_that_exist() -> None:
+def test_what_is_expected_of_the_zoo_names_problems_that_exist() -> None:
     expected = read_expected((ROOT / "tests" / "zoo_expected.toml").read_text())
     assert len(expected) >= 57
     for case, wanted in expected.items():
-        assert {wanted.code, *wanted.also} <= set(DISEASES), case
+        assert {wanted.code, *wanted.also} <= set(NAMES), case
         assert wanted.holds, f"{case}: any finding with this code would do"
 
 

@@ -1,7 +1,7 @@
 """Was the doctor right about a case? Pure.
 
 The finding that is expected must be there, with any weight, and hold all the texts that name the cause; and no other
-disease may be rated certain or likely, unless it is true of the case as well. Findings about the machine (AF9xx) count
+problem may be rated certain or likely, unless it is true of the case as well. Findings about the machine (AF9xx) count
 only where one is expected: they are true of every case that runs there.
 """
 

@@ -55,7 +55,7 @@ class Row:
     sources: tuple[str, ...]
     is_survivable: bool
     expected: str
-    """Code of the disease that it has."""
+    """Code of the problem that it has."""
     flags: str
     """What `antifreeze run` was told."""
     torch: Ending | None = None

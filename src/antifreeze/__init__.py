@@ -36,7 +36,7 @@ The path of a batch, and where to read about each step:
     install.py           the engine behind loaders that others build
     adoption.py          a loader of ours that a library takes apart stays ours
     bootstrap/, cli/     `antifreeze run` and the other commands
-    doctor/              facts about a sick program → its disease, by code; pure, and asked by the engine, too
+    doctor/              facts about a sick program → its problem, by code; pure, and asked by the engine, too
     probes/              where the facts come from: machine, source, live objects, trials, running processes
     errors.py            every exception
 

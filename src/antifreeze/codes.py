@@ -1,13 +1,15 @@
-"""The codes of all diseases, and their names: never renumbered, never reused.
+"""The codes of all checks, and their names: never renumbered, never reused.
 
-Each has a file in `doctor/checks/` that is called like it, where it is described. Families: AF1 freezes; AF2 memory and
-descriptors; AF3 data errors, dead workers, pickling; AF4 speed; AF5 randomness and duplicates; AF6 distributed; AF9 the
-machine.
+Code and name stand at the check itself, in the file in `doctor/checks/` that is called like it; `make docs` copies them
+here, so that the engine can name a problem in a message without importing the checks. Families: AF1 freezes; AF2 memory
+and descriptors; AF3 data errors, dead workers, pickling; AF4 speed; AF5 randomness and duplicates; AF6 distributed; AF9
+the machine.
 """
 
 from __future__ import annotations
 
-DISEASES = {
+# Written by `make docs`.
+NAMES = {
     "AF101": "fork-after-threads",
     "AF102": "lost-native-pool",
     "AF103": "sample-hangs",
@@ -75,5 +77,5 @@ DISEASES = {
 
 
 def named(code: str) -> str:
-    """A code with the name of its disease, as it stands in messages."""
-    return f"{code} {DISEASES[code]}"
+    """A code with the name of its problem, as it stands in messages."""
+    return f"{code} {NAMES[code]}"

@@ -17,7 +17,7 @@
 
 Each class also inherits the builtin that torch raises in that place, so that existing `except` clauses keep working.
 Every message answers, in this order: what happened, where, why (only with evidence), what to try.
-A disease that has a name has a code as well: it stands before the reason, and is an attribute.
+A problem that has a name has a code as well: it stands before the reason, and is an attribute.
 """
 
 from __future__ import annotations

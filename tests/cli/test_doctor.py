@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from antifreeze.cli.main import main
-from antifreeze.doctor.checks import shm_too_small, small_shm
+from antifreeze.doctor.checks.shm_too_small import shm_too_small
+from antifreeze.doctor.checks.small_shm import small_shm
 from antifreeze.doctor.facts import Facts
 from doctor.frozen import FROZEN
 from leftovers import wait_until
@@ -23,7 +24,7 @@ STARTS_WITHIN_S = 0.15
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     file = tmp_path / "facts.json"
-    file.write_text(shm_too_small.SICK.to_json())
+    file.write_text(shm_too_small.sick.to_json())
     return file
 
 
@@ -49,7 +50,7 @@ def test_what_is_certain_is_status_1(capsys: pytest.CaptureFixture[str], saved: 
 
 
 def test_what_is_only_possible_is_said_and_is_status_0(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
-    saved.write_text(small_shm.SICK.to_json())
+    saved.write_text(small_shm.sick.to_json())
     assert "AF902 small-shm" in doctor(capsys, "--facts", str(saved))
 
 
@@ -61,7 +62,7 @@ def test_a_loader_that_freezes_is_status_1_also_if_all_findings_are_ignored(
 
 
 def test_selected_and_ignored_codes(capsys: pytest.CaptureFixture[str], saved: Path) -> None:
-    saved.write_text(dataclasses.replace(small_shm.SICK, loaders=()).to_json())
+    saved.write_text(dataclasses.replace(small_shm.sick, loaders=()).to_json())
     assert "AF902" in doctor(capsys, "--facts", str(saved), "--select", "af9")
     assert "AF902" not in doctor(capsys, "--facts", str(saved), "--select", "AF1,AF204")
     assert "AF902" not in doctor(capsys, "--facts", str(saved), "--ignore", "AF902")
@@ -70,7 +71,7 @@ def test_selected_and_ignored_codes(capsys: pytest.CaptureFixture[str], saved: P
 def test_saved_facts_are_the_facts(capsys: pytest.CaptureFixture[str], saved: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.json"
     doctor(capsys, "--facts", str(saved), "--save", str(again), status=1)
-    assert Facts.from_json(again.read_text()) == shm_too_small.SICK
+    assert Facts.from_json(again.read_text()) == shm_too_small.sick
 
 
 # --- what it prints where

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from antifreeze.cli.main import main
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 
 
 def explain(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
@@ -33,9 +33,9 @@ def test_several_codes_give_several_pages(capsys: pytest.CaptureFixture[str]) ->
     assert said.index("AF902 small-shm") < said.index("AF903 few-descriptors")
 
 
-def test_all_is_a_line_for_each_disease(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_is_a_line_for_each_problem(capsys: pytest.CaptureFixture[str]) -> None:
     lines = explain(capsys, "--all").splitlines()
-    assert [line.split()[:2] for line in lines] == [[code, name] for code, name in DISEASES.items()]
+    assert [line.split()[:2] for line in lines] == [[code, name] for code, name in NAMES.items()]
     assert all(line.endswith(".") for line in lines)
 
 
@@ -43,7 +43,7 @@ def test_json_is_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     page = json.loads(explain(capsys, "AF204", "--format", "json"))
     assert list(page) == ["schema", "code", "name", "family", "summary", "sections"]
     assert page["family"] == "memory and descriptors"
-    assert len(json.loads(explain(capsys, "--all", "--format", "json"))) == len(DISEASES)
+    assert len(json.loads(explain(capsys, "--all", "--format", "json"))) == len(NAMES)
 
 
 def test_an_unknown_code_is_status_2_and_what_may_have_been_meant(capsys: pytest.CaptureFixture[str]) -> None:

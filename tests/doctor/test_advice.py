@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from antifreeze.doctor.advice import advise, measured, rate, recommended, verdicts
+from antifreeze.doctor.advice import advise, measured, recommended, verdicts
 from antifreeze.doctor.facts import (
     Facts,
     Loader,
@@ -20,6 +20,7 @@ from antifreeze.doctor.facts import (
     WorkerMemory,
 )
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import rate
 
 MB = 1 << 20
 LOADER = Loader(number=0, num_workers=4, start_method="fork", built_at=Place("train.py", 30))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from antifreeze.doctor.checks import bad_combination
+from antifreeze.doctor.checks.bad_combination import bad_combination
 from antifreeze.doctor.facts import Facts, Loader, Machine
 from antifreeze.doctor.finding import Weight
 

@@ -1,14 +1,18 @@
-"""What every check promises: it finds its disease in its own sick facts and not in healthy ones, and its page is whole.
+"""What every check promises: it finds its problem in its own sick facts and not in healthy ones, and its page is whole.
 
 Each test goes over all checks at once and names those that break the promise: hundreds of tests would take minutes.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
-from antifreeze.codes import DISEASES
-from antifreeze.doctor.checks import CHECKS, Check
+from antifreeze.codes import NAMES
+from antifreeze.doctor import checks
+from antifreeze.doctor.check import Check
+from antifreeze.doctor.checks import CHECKS
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Finding, Weight
@@ -18,23 +22,29 @@ PARAGRAPHS = ["What happens:", "How we know:", "What to do:", "Looks like:", "Re
 
 def breaking(is_kept: Callable[[Check], bool]) -> list[str]:
     """The checks that do not keep a promise."""
-    return [f"{check.CODE} {check.__name__}" for check in CHECKS if not is_kept(check)]
+    return [f"{check.code} {check.name}" for check in CHECKS if not is_kept(check)]
 
 
-def test_every_disease_has_one_check_and_they_are_in_order() -> None:
-    assert [check.CODE for check in CHECKS] == sorted(DISEASES)
+def page(check: Check) -> str:
+    return (sys.modules[check.module].__doc__ or "").strip()
 
 
-def test_a_check_is_called_like_its_disease() -> None:
-    assert breaking(lambda check: check.__name__.endswith(f".{DISEASES[check.CODE].replace('-', '_')}")) == []
+def test_every_module_has_one_check_that_is_called_like_it() -> None:
+    modules = sorted(path.stem for path in Path(checks.__file__).parent.glob("[!_]*.py"))
+    assert sorted(check.module.rpartition(".")[2] for check in CHECKS) == modules
+    assert breaking(lambda check: check.module.endswith(f".{check.name.replace('-', '_')}")) == []
+
+
+def test_codes_are_listed_as_the_checks_have_them() -> None:
+    assert {check.code: check.name for check in CHECKS} == NAMES, "run: make docs"
 
 
 def test_the_sick_have_it() -> None:
-    assert breaking(lambda check: {finding.code for finding in check.examine(check.SICK)} == {check.CODE}) == []
+    assert breaking(lambda check: {finding.code for finding in check.examine(check.sick)} == {check.code}) == []
 
 
 def test_the_healthy_do_not_have_it() -> None:
-    assert breaking(lambda check: check.examine(check.HEALTHY) == []) == []
+    assert breaking(lambda check: check.examine(check.healthy) == []) == []
 
 
 def test_what_is_unknown_is_not_diagnosed() -> None:
@@ -42,32 +52,32 @@ def test_what_is_unknown_is_not_diagnosed() -> None:
 
 
 def test_no_other_finding_hides_it_in_its_own_sick() -> None:
-    assert breaking(lambda check: check.CODE in [finding.code for finding in diagnose(check.SICK)]) == []
+    assert breaking(lambda check: check.code in [finding.code for finding in diagnose(check.sick)]) == []
 
 
 def test_its_page_has_all_paragraphs() -> None:
     def begins(check: Check) -> list[str]:
-        _, *others = (check.__doc__ or "").strip().split("\n\n")
+        _, *others = page(check).split("\n\n")
         return [next((name for name in PARAGRAPHS if text.startswith(name)), text) for text in others]
 
     assert breaking(lambda check: begins(check) == PARAGRAPHS) == []
 
 
 def test_its_page_links_to_where_one_can_read_on() -> None:
-    assert breaking(lambda check: re.search(r"https://\S+", check.__doc__ or "") is not None) == []
+    assert breaking(lambda check: re.search(r"https://\S+", page(check)) is not None) == []
 
 
-def test_its_page_calls_other_diseases_by_their_names() -> None:
+def test_its_page_calls_other_problems_by_their_names() -> None:
     def is_right(code: str, name: str) -> bool:
-        return code in DISEASES and (not name or DISEASES[code] == name)
+        return code in NAMES and (not name or NAMES[code] == name)
 
     named = re.compile(r"\b(AF\d{3})(?:\s([a-z]+(?:-[a-z]+)+))?")
-    assert breaking(lambda check: all(is_right(*found) for found in named.findall(check.__doc__ or ""))) == []
+    assert breaking(lambda check: all(is_right(*found) for found in named.findall(page(check)))) == []
 
 
 def test_its_examples_survive_being_saved() -> None:
-    assert breaking(lambda check: Facts.from_json(check.SICK.to_json()) == check.SICK) == []
-    assert breaking(lambda check: Facts.from_json(check.HEALTHY.to_json()) == check.HEALTHY) == []
+    assert breaking(lambda check: Facts.from_json(check.sick.to_json()) == check.sick) == []
+    assert breaking(lambda check: Facts.from_json(check.healthy.to_json()) == check.healthy) == []
 
 
 def test_its_finding_says_what_where_why_and_what_to_do() -> None:
@@ -75,21 +85,21 @@ def test_its_finding_says_what_where_why_and_what_to_do() -> None:
         names_something = finding.where is not None or re.search(r"\w\.\w|\w=\w|/dev/shm|\d", finding.why) is not None
         return bool(finding.what and finding.why and finding.fix) and names_something
 
-    assert breaking(lambda check: all(is_whole(finding) for finding in check.examine(check.SICK))) == []
+    assert breaking(lambda check: all(is_whole(finding) for finding in check.examine(check.sick))) == []
 
 
-def test_it_explains_and_rivals_known_diseases_only_and_never_itself() -> None:
+def test_it_names_known_rivals_only_and_never_itself() -> None:
     def is_right(finding: Finding) -> bool:
-        return {*finding.explains, *finding.rivals} <= DISEASES.keys() - {finding.code} and len(finding.rivals) <= 2
+        return set(finding.rivals) <= NAMES.keys() - {finding.code} and len(finding.rivals) <= 2
 
-    assert breaking(lambda check: all(is_right(finding) for finding in check.examine(check.SICK))) == []
+    assert breaking(lambda check: all(is_right(finding) for finding in check.examine(check.sick))) == []
 
 
 def test_who_is_sure_names_no_rivals() -> None:
     def is_right(finding: Finding) -> bool:
         return finding.weight is Weight.POSSIBLE or not finding.rivals
 
-    assert breaking(lambda check: all(is_right(finding) for finding in check.examine(check.SICK))) == []
+    assert breaking(lambda check: all(is_right(finding) for finding in check.examine(check.sick))) == []
 
 
 def test_nothing_unfilled_is_left_in_its_texts() -> None:
@@ -103,7 +113,7 @@ def test_nothing_unfilled_is_left_in_its_texts() -> None:
         return [finding.what, finding.why, *finding.fix, *finding.evidence, finding.decide or ""]
 
     def is_kept(check: Check) -> bool:
-        return all(is_filled(text) for finding in check.examine(check.SICK) for text in texts_of(finding))
+        return all(is_filled(text) for finding in check.examine(check.sick) for text in texts_of(finding))
 
     assert breaking(is_kept) == []
 
@@ -112,4 +122,4 @@ def test_half_of_what_a_check_needs_does_not_make_it_fail() -> None:
     """Each part of its sick facts left out once."""
     for check in CHECKS:
         for name in ("machine", "source", "run", "loaders", "trials", "processes"):
-            diagnose(replace(check.SICK, **{name: getattr(Facts(), name)}))
+            diagnose(replace(check.sick, **{name: getattr(Facts(), name)}))

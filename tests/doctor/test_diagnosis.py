@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antifreeze.doctor.advice import advise, verdicts
-from antifreeze.doctor.checks import fork_after_threads, sample_fails, shared_file_offset
+from antifreeze.doctor.checks.fork_after_threads import fork_after_threads
+from antifreeze.doctor.checks.sample_fails import sample_fails
+from antifreeze.doctor.checks.shared_file_offset import shared_file_offset
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Source, Trial
 from antifreeze.doctor.finding import Weight
@@ -55,14 +57,14 @@ def test_a_cause_explains_symptoms_of_its_own_loader_only() -> None:
 
 
 def test_a_cause_that_is_only_possible_hides_nothing() -> None:
-    hang = fork_after_threads.SICK
+    hang = fork_after_threads.sick
     loader = replace(hang.loaders[0], held=())
     told = {finding.code: finding.weight for finding in diagnose(replace(hang, loaders=(loader,)))}
     assert told["AF101"] is Weight.POSSIBLE
 
 
-def test_a_hang_that_only_our_own_trials_bring_about_is_no_disease() -> None:
-    hang = fork_after_threads.SICK
+def test_a_hang_that_only_our_own_trials_bring_about_is_no_problem() -> None:
+    hang = fork_after_threads.sick
     works = replace(hang.trials[0], outcome=Outcome.OK, stuck=())
     later = replace(hang.trials[0], workers=1, is_as_written=False)
     assert codes(hang) == ["AF101"]
@@ -88,7 +90,7 @@ def test_what_several_trials_show_is_told_once() -> None:
 
 
 def test_a_comment_in_the_line_hushes_a_finding() -> None:
-    facts = shared_file_offset.SICK
+    facts = shared_file_offset.sick
     source = Source(script="train.py", ignored={"train.py:27": ("AF307",)})
     assert codes(facts) == ["AF307"]
     assert codes(replace(facts, source=source)) == []

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from antifreeze.doctor.checks import few_descriptors
+from antifreeze.doctor.checks.few_descriptors import few_descriptors
 from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Source, Trial
 
 FEW = Machine(cpus=8, usable_cpus=8, descriptors_soft=1024, descriptors_hard=4096)
@@ -32,4 +32,4 @@ def test_batches_of_many_tensors_are_named_with_their_loader() -> None:
 def test_enough_descriptors_are_fine(limit: int | None) -> None:
     machine = dataclasses.replace(FEW, descriptors_soft=limit)
     assert not few_descriptors.examine(Facts(machine=machine))
-    assert not few_descriptors.examine(dataclasses.replace(few_descriptors.SICK, machine=machine))
+    assert not few_descriptors.examine(dataclasses.replace(few_descriptors.sick, machine=machine))

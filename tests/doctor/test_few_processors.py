@@ -2,7 +2,7 @@
 
 import pytest
 
-from antifreeze.doctor.checks import few_processors
+from antifreeze.doctor.checks.few_processors import few_processors
 from antifreeze.doctor.facts import Facts, Machine
 
 

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
-from antifreeze.doctor.checks import fork_after_threads, lost_native_pool, shared_connection
+from antifreeze.doctor.checks.fork_after_threads import fork_after_threads
+from antifreeze.doctor.checks.lost_native_pool import lost_native_pool
+from antifreeze.doctor.checks.shared_connection import shared_connection
 from antifreeze.doctor.facts import Facts, Held, Loader, Obstacle, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Weight
 from antifreeze.doctor.handles import opener, own_name
@@ -51,7 +53,7 @@ def test_a_stream_that_fails_in_workers_and_was_read_further_without_them_blames
 
 
 def test_a_thread_that_nobody_holds_is_likely_to_be_missed_where_the_program_has_some() -> None:
-    sick = fork_after_threads.SICK
+    sick = fork_after_threads.sick
     lock = Obstacle(path="dataset.jobs.mutex", what="a lock", why="cannot pickle")
     loader = dataclasses.replace(sick.loaders[0], held=(), threads=("Thread-1 (_loop)",), obstacles=(lock,))
     (finding,) = fork_after_threads.examine(dataclasses.replace(sick, loaders=(loader,)))
@@ -63,7 +65,7 @@ def test_a_thread_that_nobody_holds_is_likely_to_be_missed_where_the_program_has
 
 
 def test_what_our_engine_did_not_bring_to_an_end_is_not_sent_to_it() -> None:
-    sick = fork_after_threads.SICK
+    sick = fork_after_threads.sick
     (finding,) = fork_after_threads.examine(sick)
     assert finding.fix[0] == "antifreeze run {script}"
     (finding,) = fork_after_threads.examine(dataclasses.replace(sick, trials=sick.trials[:2]))
@@ -71,8 +73,8 @@ def test_what_our_engine_did_not_bring_to_an_end_is_not_sent_to_it() -> None:
 
 
 def test_fewer_threads_are_not_advised_where_even_one_is_lost() -> None:
-    (loader,) = lost_native_pool.SICK.loaders
+    (loader,) = lost_native_pool.sick.loaders
     pools = tuple(dataclasses.replace(pool, library="polars", kind="rayon") for pool in loader.pools)
-    sick = dataclasses.replace(lost_native_pool.SICK, loaders=(dataclasses.replace(loader, pools=pools),))
+    sick = dataclasses.replace(lost_native_pool.sick, loaders=(dataclasses.replace(loader, pools=pools),))
     (finding,) = lost_native_pool.examine(sick)
     assert not any("THREADS=1" in fix for fix in finding.fix)

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from antifreeze.doctor.checks import descriptors_run_out, shm_too_small
+from antifreeze.doctor.checks.descriptors_run_out import descriptors_run_out
+from antifreeze.doctor.checks.shm_too_small import shm_too_small
 from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Machine, Outcome, Place, Raised, Source, Trial
 from antifreeze.doctor.finding import Weight
 

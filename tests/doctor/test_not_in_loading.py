@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze.doctor.checks import not_in_loading
+from antifreeze.doctor.checks.not_in_loading import not_in_loading
 from antifreeze.doctor.facts import Facts, ProcessPicture
 from antifreeze.doctor.finding import Finding, Weight
 
-RUNNING, IDLE = not_in_loading.SICK.processes
+RUNNING, IDLE = not_in_loading.sick.processes
 BLOCKED = replace(RUNNING, state="S", cpu_share=0.0, waits_in="socket", peer="10.0.0.5:443", still_s=42.0)
 
 

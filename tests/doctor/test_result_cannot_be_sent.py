@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from antifreeze.doctor.checks import result_cannot_be_sent
+from antifreeze.doctor.checks.result_cannot_be_sent import result_cannot_be_sent
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from antifreeze.doctor.checks import small_shm
+from antifreeze.doctor.checks.small_shm import small_shm
 from antifreeze.doctor.facts import Facts, Loader, Machine
 
-SMALL = small_shm.SICK.machine
+SMALL = small_shm.sick.machine
 
 
 def test_a_machine_with_plenty_or_without_any_is_fine() -> None:
@@ -15,8 +15,8 @@ def test_a_machine_with_plenty_or_without_any_is_fine() -> None:
 
 
 def test_once_batches_are_measured_this_check_has_nothing_to_say() -> None:
-    assert not small_shm.examine(small_shm.HEALTHY)
-    assert small_shm.examine(dataclasses.replace(small_shm.HEALTHY, trials=()))
+    assert not small_shm.examine(small_shm.healthy)
+    assert small_shm.examine(dataclasses.replace(small_shm.healthy, trials=()))
 
 
 def test_loaders_without_workers_need_none() -> None:

@@ -1,4 +1,4 @@
-"""Variants of known diseases, as strangers wrote them: what distinguishes them from their neighbours."""
+"""Variants of known problems, as strangers wrote them: what distinguishes them from their neighbours."""
 
 from dataclasses import replace
 

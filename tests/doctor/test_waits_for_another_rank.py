@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from antifreeze.doctor.checks import not_in_loading, waits_for_another_rank
+from antifreeze.doctor.checks.not_in_loading import not_in_loading
+from antifreeze.doctor.checks.waits_for_another_rank import waits_for_another_rank
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture, ThreadPicture
 from antifreeze.doctor.finding import Finding, Weight
 
-WAITING, ELSEWHERE = waits_for_another_rank.SICK.processes
+WAITING, ELSEWHERE = waits_for_another_rank.sick.processes
 STEP = Place("train.py", 12, "step", "loss.backward()")
 
 

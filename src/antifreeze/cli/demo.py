@@ -27,7 +27,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "demo"
 ARTICLE = SCRIPTS / "lambda_transform.py"
 THROUGHPUT = SCRIPTS / "throughput.py"
 SICK = SCRIPTS / "thread_pool.py"
-DISEASE = "AF101"
+PROBLEM = "AF101"
 
 PATIENCE_WITH_TORCH_S = 6.0
 TIMEOUT_S = 40.0
@@ -149,9 +149,9 @@ def show_doctor(console: Console) -> list[str]:
     said = outcome.stdout.replace(f"{folder}{os.sep}", "").splitlines()
     for line in said:
         say(console, line)
-    is_named = any(line.startswith(DISEASE) and "certain" in line for line in said)
+    is_named = any(line.startswith(PROBLEM) and "certain" in line for line in said)
     if outcome.exit_status != 1 or not is_named or not any(f"{SICK.name}:" in line for line in said):
-        return [f"the doctor was expected to name {DISEASE} and its line: {outcome.last_words}"]
+        return [f"the doctor was expected to name {PROBLEM} and its line: {outcome.last_words}"]
     return []
 
 

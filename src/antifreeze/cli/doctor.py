@@ -18,7 +18,7 @@ from pathlib import Path
 from antifreeze.cli.patient import Patient, check_alone, patient_of
 from antifreeze.cli.run import MODULE
 from antifreeze.cli.terminal import progress_on, put, wants_colour, width_of
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.doctor.facts import Facts, Source
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.errors import ConfigError
@@ -79,7 +79,7 @@ def codes_in(text: str, option: str) -> tuple[str, ...]:
     """Codes, or beginnings of codes, with commas between them."""
     codes = tuple(word.strip().upper() for word in text.split(",") if word.strip())
     for code in codes:
-        if not any(known.startswith(code) for known in DISEASES):
+        if not any(known.startswith(code) for known in NAMES):
             raise ConfigError(f"there is no code {code}", where=option, try_="antifreeze explain --all")
     return codes
 

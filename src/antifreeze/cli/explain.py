@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 from antifreeze.cli.terminal import PLAIN_WIDTH, put, wants_colour, width_of
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 from antifreeze.doctor.pages import Page, code_of, read_page
 from antifreeze.errors import ConfigError
 
@@ -17,13 +17,13 @@ SCHEMA = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("codes", metavar="CODE", nargs="*", help="a code, or the name of a disease: AF101")
+    parser.add_argument("codes", metavar="CODE", nargs="*", help="a code, or the name of a problem: AF101")
     parser.add_argument("--all", action="store_true", help="all codes, each with its name and one sentence")
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    codes = list(DISEASES) if arguments.all else [meant_by(word) for word in arguments.codes]
+    codes = list(NAMES) if arguments.all else [meant_by(word) for word in arguments.codes]
     if not codes:
         raise ConfigError("explain needs a code", try_="antifreeze explain AF101, or antifreeze explain --all")
     pages = [read_page(code) for code in codes]
@@ -44,11 +44,11 @@ def meant_by(word: str) -> str:
         return code
     from difflib import get_close_matches
 
-    known = {each.lower(): code for code, name in DISEASES.items() for each in (code, name)}
+    known = {each.lower(): code for code, name in NAMES.items() for each in (code, name)}
     near = dict.fromkeys(known[each] for each in get_close_matches(word.lower(), known, n=3, cutoff=0.5))
     raise ConfigError(
         f"there is no code {word}",
-        why=f"near it are {', '.join(f'{code} {DISEASES[code]}' for code in near)}" if near else None,
+        why=f"near it are {', '.join(f'{code} {NAMES[code]}' for code in near)}" if near else None,
         try_="antifreeze explain --all",
     )
 
@@ -82,7 +82,7 @@ def _section(title: str, text: str, *, width: int, is_coloured: bool) -> str:
 
 
 def as_row(page: Page) -> str:
-    longest = max(len(name) for name in DISEASES.values())
+    longest = max(len(name) for name in NAMES.values())
     return f"{page.code}  {page.name:<{longest}}  {page.summary}"
 
 

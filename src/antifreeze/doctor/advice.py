@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from antifreeze.doctor.facts import Facts, Loader, Machine, Obstacle, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import rate
 
 # A rate that is so near to the best is as good: measurements of a few seconds are no better than that.
 NEAR = 0.95
@@ -81,17 +81,6 @@ def measured(trials: Iterable[Trial]) -> list[Point]:
         if (per_s := rate(trial)) is not None
     ]
     return sorted(points, key=lambda point: (point.engine != "torch", point.workers))
-
-
-def rate(trial: Trial) -> float | None:
-    """Samples a second, the first batch left out: it includes the start of the workers."""
-    if trial.outcome not in (Outcome.OK, Outcome.SLOW) or trial.batches < 1 or trial.samples < 1 or trial.seconds <= 0:
-        return None
-    per_s = trial.samples / trial.seconds
-    later = trial.seconds - (trial.first_batch_s or 0.0)
-    if trial.batches >= 4 and trial.first_batch_s is not None and later > 0:
-        per_s = trial.samples * (trial.batches - 1) / trial.batches / later
-    return per_s if 0 < per_s < math.inf else None
 
 
 def recommended(points: Sequence[Point], machine: Machine | None) -> tuple[int | None, str]:

@@ -1,47 +1,58 @@
-"""What checks ask facts: the cases in them, and what came again. Pure.
-
-A case is one loader with all that was tried with it. A program that runs now is a case, too: its picture is read as a
-trial that hangs (`pictures.py`), so the same checks name the cause there.
-"""
+"""What checks ask facts: the loaders in them, each with all that is known of it, and what came again. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from antifreeze.doctor.facts import (
+    DatasetClass,
     Facts,
     Held,
     Loader,
+    LoaderCall,
     LoaderLoop,
     Outcome,
     Place,
     Raised,
+    Sight,
     SlowSample,
+    Source,
     Stuck,
     Trial,
     WorkerMemory,
 )
 from antifreeze.doctor.finding import Weight
 from antifreeze.doctor.pictures import as_trials
-from antifreeze.doctor.written import are_one
 
 CAME = (Outcome.OK, Outcome.SLOW)
+# Start methods with which workers import the script again, and receive the dataset as a pickle.
+IMPORTING = ("spawn", "forkserver")
 # What torch's loader says itself; no exception of the user's, whatever stage it surfaced in.
 _LOADERS_OWN = re.compile(
     r"DataLoader worker \(pid|DataLoader timed out|Too many open files|unable to allocate shared memory|ancdata"
     r"|AF_UNIX path too long"
 )
+NOT_FOUND = Loader(number=-1)
+NOT_READ = Source(script="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One loader, and all that was tried with it."""
+class LoaderCase:
+    """One loader, as it is written, as it is alive, and as it was tried.
+
+    A program that runs now is a case, too: its picture is read as a trial that hangs (`pictures.py`), so the same checks
+    name the cause there.
+    """
 
     facts: Facts
-    number: int | None
-    loader: Loader | None
+    number: int | None = None
+    """Its number in the trials; None: nothing was run, or not by us."""
+    loader: Loader = NOT_FOUND
+    """Itself, as it was found alive; if it was not iterated, or nothing was run, one that nothing is known of."""
+    call: LoaderCall | None = None
+    """The line that makes it; None: it is made where we have not read."""
     trials: tuple[Trial, ...] = ()
     """The one as written comes first."""
     is_live: bool = False
@@ -50,27 +61,71 @@ class Case:
     """The trainer of a running program."""
 
     @property
+    def is_found(self) -> bool:
+        return self.loader is not NOT_FOUND
+
+    @property
+    def source(self) -> Source:
+        """What the program says; nothing, if it was not read."""
+        return self.facts.source or NOT_READ
+
+    @property
     def built_at(self) -> Place | None:
         """Of a running program, the line that waits for the loader."""
-        if self.loader is None:
-            return self.waiting.place if self.waiting else None
-        return self.loader.built_at or self.loader.iterated_at
+        if self.is_found:
+            return self.loader.built_at or self.loader.iterated_at
+        return self.call.place if self.call else self.waiting.place if self.waiting else None
+
+    @property
+    def arguments(self) -> Mapping[str, str]:
+        """Of its call, as they are written."""
+        return self.call.arguments if self.call else {}
+
+    @property
+    def workers(self) -> int | None:
+        """As many as it asks for; None: that cannot be told."""
+        if self.is_found:
+            return self.loader.num_workers
+        return self.call.workers if self.call else max((trial.workers for trial in self.trials), default=None)
 
     @property
     def num_workers(self) -> int:
-        return self.loader.num_workers if self.loader else max((trial.workers for trial in self.trials), default=0)
+        """The same; 0: there are none, or that cannot be told."""
+        return self.workers or 0
+
+    def has_workers(self, *, more_than: int = 0) -> bool | None:
+        return None if self.workers is None else self.workers > more_than
+
+    @property
+    def is_persistent(self) -> bool | None:
+        if self.is_found:
+            return self.loader.persistent_workers
+        if self.call is None or "**" in self.arguments:
+            return None
+        return {"True": True, "False": False}.get(self.arguments.get("persistent_workers", "False"))
 
     @property
     def start_method(self) -> str | None:
-        """That torch's workers are started with."""
-        told = [self.loader.start_method] if self.loader else []
-        told += [trial.start_method for trial in self.trials if trial.workers]
-        told += [self.facts.machine.start_method] if self.facts.machine else []
-        return next((method for method in told if method), None)
+        """That torch's workers are started with: seen, written in its call, set by the script, or Python's default here."""
+        seen = [self.loader.start_method, *(trial.start_method for trial in self.trials if trial.workers)]
+        written = self.call.start_method if self.call else None
+        told = next((method for method in (*seen, written) if method), None)
+        if told is not None:
+            return told
+        if self.source.start_methods:
+            return self.source.start_method
+        if {"multiprocessing_context", "**"} & set(self.arguments):
+            return None
+        return self.facts.machine.start_method if self.facts.machine else None
 
     @property
     def is_forked(self) -> bool:
         return self.start_method == "fork"
+
+    @property
+    def imports_again(self) -> bool:
+        """Whether its workers import the script again."""
+        return self.start_method in IMPORTING and self.workers != 0
 
     @property
     def works_without_workers(self) -> bool | None:
@@ -85,15 +140,40 @@ class Case:
 
     @property
     def held(self) -> tuple[Held, ...]:
-        return self.loader.held if self.loader else ()
+        return self.loader.held
+
+    @property
+    def datasets(self) -> tuple[DatasetClass, ...]:
+        """Classes of the user's that it takes its samples from."""
+        names = {*(self.call.datasets if self.call else ()), self.loader.dataset.rpartition(".")[2]}
+        return tuple(each for each in self.source.datasets if each.name in names)
+
+    @property
+    def unrun_datasets(self) -> tuple[DatasetClass, ...]:
+        """The same in a program that was only read; none where it was run, as live objects and trials tell more."""
+        if self.call is None or self.facts.loaders or self.facts.trials:
+            return ()
+        return self.datasets or (self.source.datasets if len(self.source.datasets) == 1 else ())
+
+    @property
+    def loops(self) -> tuple[LoaderLoop, ...]:
+        """The `for` loops over it."""
+        made = self.call.place if self.call else self.loader.built_at
+        return tuple(each for each in self.source.loops if are_one(each.loader, made))
 
     @property
     def loop(self) -> LoaderLoop | None:
         """The `for` loop over it; the only one there is, if it cannot be told."""
-        loops = self.facts.source.loops if self.facts.source else ()
-        built, iterated = (self.loader.built_at, self.loader.iterated_at) if self.loader else (None, None)
-        own = (each for each in loops if are_one(each.place, iterated) or are_one(each.loader, built))
+        loops, loader = self.source.loops, self.loader
+        own = (
+            each for each in loops if are_one(each.place, loader.iterated_at) or are_one(each.loader, loader.built_at)
+        )
         return next(own, loops[0] if len(loops) == 1 else None)
+
+    @property
+    def as_written(self) -> Trial | None:
+        """The trial of torch's loader just as the script has it."""
+        return next((trial for trial in self.trials if trial.is_as_written and not self.is_live), None)
 
     @property
     def slowest(self) -> SlowSample | None:
@@ -113,15 +193,31 @@ class Case:
         return f"reproduced in {seen} of {len(self.trials)} trials" if len(self.trials) > 1 else "reproduced"
 
 
-def cases(facts: Facts) -> Iterator[Case]:
-    numbers = {loader.number for loader in facts.loaders} | {trial.loader for trial in facts.trials}
-    for number in sorted(numbers):
+def loader_cases(facts: Facts) -> list[LoaderCase]:
+    """All loaders: those that were run, those of a program that runs now, and those that were only read."""
+    calls = facts.source.loaders if facts.source else ()
+    cases = []
+    for number in sorted({loader.number for loader in facts.loaders} | {trial.loader for trial in facts.trials}):
+        loader = facts.loader(number) or NOT_FOUND
+        call = next((each for each in calls if are_one(each.place, loader.built_at)), None)
         trials = [trial for trial in facts.trials if trial.loader == number]
         trials.sort(key=lambda trial: (not trial.is_as_written, trial.engine != "torch"))
-        yield Case(facts=facts, number=number, loader=facts.loader(number), trials=tuple(trials))
+        cases.append(LoaderCase(facts=facts, number=number, loader=loader, call=call, trials=tuple(trials)))
     for live in as_trials(facts.processes):
         trainer = next((stuck for stuck in live.stuck if stuck.role == "trainer"), None)
-        yield Case(facts=facts, number=None, loader=None, trials=(live,), is_live=True, waiting=trainer)
+        cases.append(LoaderCase(facts=facts, trials=(live,), is_live=True, waiting=trainer))
+    run = [case.call for case in cases]
+    return cases + [LoaderCase(facts=facts, call=call) for call in calls if call not in run]
+
+
+def sights_in(datasets: Iterable[DatasetClass], kind: str) -> list[Sight]:
+    """What stands out in the source of these classes."""
+    return [sight for dataset in datasets for sight in dataset.sights if sight.kind == kind]
+
+
+def are_one(one: Place | None, other: Place | None) -> bool:
+    """Whether two places are the same line."""
+    return one is not None and other is not None and str(one) == str(other)
 
 
 def is_users(raised: Raised) -> bool:
@@ -135,12 +231,14 @@ def carries_gradients(raised: Raised) -> bool:
     return raised.stage in ("collate", "send") and is_said is not None
 
 
-def raised_in(case: Case, *stages: str) -> list[Trial]:
+def raised_in(case: LoaderCase, *stages: str) -> list[Trial]:
     """The trials in which code of the user's raised there."""
     return [trial for trial in case.trials if trial.raised and trial.raised.stage in stages and is_users(trial.raised)]
 
 
-def comes_again(case: Case, sample: str | None, failed_at: Callable[[Trial], Iterable[str | None]]) -> bool | None:
+def comes_again(
+    case: LoaderCase, sample: str | None, failed_at: Callable[[Trial], Iterable[str | None]]
+) -> bool | None:
     """Whether what happened at this sample happens each time; None: it was not tried again."""
     if sample is None:
         return None
@@ -149,14 +247,14 @@ def comes_again(case: Case, sample: str | None, failed_at: Callable[[Trial], Ite
     return False if loads_elsewhere(case, sample) else None
 
 
-def loads_elsewhere(case: Case, sample: str | None) -> bool:
+def loads_elsewhere(case: LoaderCase, sample: str | None) -> bool:
     """Whether a sample that failed with torch's workers loaded without them, or on our engine."""
     for trial in case.trials:
         if trial.raised or trial.deaths or trial.outcome not in CAME:
             continue
         # The trial without workers begins with the samples that failed before it, if an index can be told from its name.
         is_named = not trial.workers and trial.samples > 0 and sample is not None and sample.lstrip("-").isdigit()
-        is_stream = case.loader is not None and case.loader.is_iterable
+        is_stream = case.loader.is_iterable
         # Of a stream, it is the place in what one worker yields: the trainer has come by when it has yielded that of all.
         is_passed = is_named and trial.samples >= (int(sample or 0) + 1) * max(case.num_workers, 1)
         if trial.is_whole_epoch or (is_passed if is_stream else is_named):
@@ -181,7 +279,7 @@ def whose(held: Held) -> str:
     return f"{held.path} ({held.what}, {held.place})" if held.place else f"{held.path} ({held.what})"
 
 
-def grown_most(case: Case) -> WorkerMemory | None:
+def grown_most(case: LoaderCase) -> WorkerMemory | None:
     """Of the worker that grew most, with torch's loader."""
     grown = [memory for trial in case.trials if trial.engine == "torch" and trial.workers for memory in trial.memory]
     return max(grown, key=lambda memory: memory.last_bytes - memory.first_bytes, default=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case
+from antifreeze.doctor.cases import LoaderCase
 from antifreeze.doctor.facts import Death, Trial
 from antifreeze.doctor.pictures import LIVE
 
@@ -50,7 +50,7 @@ def is_at_birth(death: Death, trial: Trial) -> bool:
     return is_unknown and (trial.batches == 0 or bool(trial.raised and trial.raised.stage == "start"))
 
 
-def deaths_in(case: Case) -> Iterator[tuple[Trial, Death]]:
+def deaths_in(case: LoaderCase) -> Iterator[tuple[Trial, Death]]:
     for trial in case.trials:
         for death in trial.deaths:
             yield trial, death

@@ -1,8 +1,4 @@
-"""All checks over all facts → findings, the surest first. Pure.
-
-A cause outranks its symptoms: what one finding explains is not told beside it, though the symptom may be seen for
-certain and the cause be only likely. A cause that is no more than possible hides nothing.
-"""
+"""All checks over all facts → findings, the surest first, without those that another one explains. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +7,18 @@ from dataclasses import replace
 
 from antifreeze.doctor.checks import CHECKS
 from antifreeze.doctor.facts import Facts, Outcome
-from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.finding import Finding
+from antifreeze.doctor.precedence import explains
 
 
 def diagnose(facts: Facts, *, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Finding]:
     """What the patient has; `select` and `ignore` are codes or beginnings of codes (`AF3`)."""
     found = _once([finding for check in CHECKS for finding in check.examine(facts)])
-    told = [finding for finding in found if not _is_explained(finding, found) and not _is_hushed(finding, facts)]
+    told = [
+        finding
+        for finding in found
+        if not any(explains(other, finding) for other in found) and not _is_hushed(finding, facts)
+    ]
     wanted = [
         finding
         for finding in told
@@ -35,27 +36,6 @@ def _once(found: Iterable[Finding]) -> list[Finding]:
         if key not in best or finding.weight < best[key].weight:
             best[key] = finding
     return list(best.values())
-
-
-def _is_explained(finding: Finding, found: Iterable[Finding]) -> bool:
-    """Whether it is a mere symptom of another one, of the same loader."""
-    return any(
-        finding.code in other.explains
-        and (other.weight <= Weight.LIKELY or other.weight <= finding.weight)
-        and not _explain_each_other(finding, other)
-        and _concern_one_loader(finding, other)
-        for other in found
-        if other is not finding
-    )
-
-
-def _explain_each_other(finding: Finding, other: Finding) -> bool:
-    """Two that name each other are rivals; the surer one stays, and neither hides an equal."""
-    return other.code in finding.explains and finding.weight <= other.weight
-
-
-def _concern_one_loader(one: Finding, other: Finding) -> bool:
-    return None in (one.loader, other.loader) or one.loader == other.loader
 
 
 def _tried(finding: Finding, facts: Facts) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from antifreeze.doctor.cases import Case, first_line, loads_elsewhere, raised_in, touches
+from antifreeze.doctor.cases import LoaderCase, first_line, loads_elsewhere, raised_in, touches
 from antifreeze.doctor.facts import Held, Place, Raised
 from antifreeze.doctor.finding import Weight
 
@@ -39,7 +39,7 @@ class Harm:
     sample: str | None = None
 
 
-def harm_of(case: Case, *kinds: str) -> Harm | None:
+def harm_of(case: LoaderCase, *kinds: str) -> Harm | None:
     """What sharing a handle of these kinds did, as far as it was seen; None: nothing, or another handle did it."""
     suspects = [held for held in case.held if held.kind in kinds and (held.kind != "hdf5" or held.shares_position)]
     if not suspects or not case.is_forked or case.num_workers < 1:
@@ -64,7 +64,7 @@ def harm_of(case: Case, *kinds: str) -> Harm | None:
     return None
 
 
-def _blamed(case: Case, suspects: list[Held], raised: Raised | None) -> Held | None:
+def _blamed(case: LoaderCase, suspects: list[Held], raised: Raised | None) -> Held | None:
     """The one that the failing lines name; else the only candidate."""
     lines = [raised.place, *raised.frames] if raised else []
     named = [held for held in suspects if touches(held, lines)]
@@ -91,5 +91,5 @@ def own_name(path: str, place: Place | None) -> str:
     return last if root in ("", "__main__") else f"self.{last}"
 
 
-def _is_alone(case: Case, kinds: tuple[str, ...]) -> bool:
+def _is_alone(case: LoaderCase, kinds: tuple[str, ...]) -> bool:
     return all(held.kind in kinds for held in case.held if held.kind in SHARED)

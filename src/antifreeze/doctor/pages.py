@@ -1,4 +1,4 @@
-"""A check's own docstring, taken apart: the page that users read about a disease. Pure.
+"""A check's own docstring, taken apart: the page that users read about a problem. Pure.
 
 It is read from the source rather than from the module, as to import all checks takes longer than a command line may take.
 """
@@ -9,7 +9,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from antifreeze.codes import DISEASES
+from antifreeze.codes import NAMES
 
 FAMILIES = {
     "AF1": "freezes",
@@ -25,12 +25,12 @@ TITLES = ("What happens", "How we know", "What to do", "Looks like", "Read on")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is known about one disease."""
+    """What is known about one problem."""
 
     code: str
     name: str
     summary: str
-    """The disease in one sentence."""
+    """The problem in one sentence."""
     sections: dict[str, str]
     """What follows, by its title; paragraphs are parted by an empty line."""
 
@@ -40,8 +40,8 @@ class Page:
 
 
 def file_of(code: str) -> str:
-    """The file of a check, in `checks/`: it is called like the disease."""
-    return f"{DISEASES[code].replace('-', '_')}.py"
+    """The file of a check, in `checks/`: it is called like the problem."""
+    return f"{NAMES[code].replace('-', '_')}.py"
 
 
 def read_page(code: str) -> Page:
@@ -62,11 +62,11 @@ def page_of(code: str, source: str) -> Page:
             sections[title] = rest.strip()
         else:
             sections[title] = f"{sections.get(title, '')}\n\n{paragraph}".strip()
-    return Page(code, DISEASES[code], " ".join(summary.split()), sections)
+    return Page(code, NAMES[code], " ".join(summary.split()), sections)
 
 
 def code_of(word: str) -> str | None:
-    """The code that is meant by a code or by the name of a disease, in whatever case; None: there is none."""
-    by_name = {name: code for code, name in DISEASES.items()}
+    """The code that is meant by a code or by the name of a problem, in whatever case; None: there is none."""
+    by_name = {name: code for code, name in NAMES.items()}
     code = word.upper()
-    return code if code in DISEASES else by_name.get(word.lower().replace("_", "-"))
+    return code if code in NAMES else by_name.get(word.lower().replace("_", "-"))

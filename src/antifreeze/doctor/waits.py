@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 
-from antifreeze.doctor.cases import CAME, Case, at, touches
+from antifreeze.doctor.cases import CAME, LoaderCase, are_one, at, touches
 from antifreeze.doctor.facts import Outcome, Place, Stuck, Trial
-from antifreeze.doctor.written import are_one
 
 _THREADS = re.compile(r"(^|/)(concurrent/futures/\w+|asyncio/\w+|queue|multiprocessing/pool|multiprocess/pool)\.py$")
 _THREADING = re.compile(r"(^|/)threading\.py$")
@@ -33,7 +32,7 @@ class Wait(StrEnum):
     UNKNOWN = "waits"
 
 
-def stuck_in(case: Case, *waits: Wait) -> Iterator[tuple[Trial, Stuck]]:
+def stuck_in(case: LoaderCase, *waits: Wait) -> Iterator[tuple[Trial, Stuck]]:
     """Those of a case who hang that way in code of the user's; a worker that died explains those who wait for it."""
     works = any(trial.is_as_written and trial.outcome in CAME for trial in case.trials)
     for trial in case.trials:
@@ -55,7 +54,7 @@ def is_at_work(stuck: Stuck, trial: Trial) -> bool:
     return is_loading and (stuck.stage is not None or stuck.place is not None or stuck.state in ("T", "t"))
 
 
-def hangs_alone(case: Case, stuck: Stuck) -> bool:
+def hangs_alone(case: LoaderCase, stuck: Stuck) -> bool:
     """Whether the program hangs at the same line without workers: then no fork is to blame."""
     alone = (
         each for trial in case.trials if not trial.workers and trial.outcome is Outcome.HANG for each in trial.stuck
@@ -63,7 +62,7 @@ def hangs_alone(case: Case, stuck: Stuck) -> bool:
     return any(each.role == "trainer" and are_one(each.place, stuck.place) for each in alone)
 
 
-def wait_of(stuck: Stuck, case: Case) -> Wait:
+def wait_of(stuck: Stuck, case: LoaderCase) -> Wait:
     if stuck.state in ("T", "t"):
         return Wait.STOPPED
     if stuck.waits_in is None:
@@ -73,7 +72,7 @@ def wait_of(stuck: Stuck, case: Case) -> Wait:
     return _lock_of(stuck, case)
 
 
-def _lock_of(stuck: Stuck, case: Case) -> Wait:
+def _lock_of(stuck: Stuck, case: LoaderCase) -> Wait:
     above = frames_above(stuck)
     if any(_PROCESS_LOCK.search(frame.file) for frame in above):
         return Wait.PROCESS_LOCK
@@ -120,7 +119,7 @@ def who(stuck: Stuck) -> str:
     return f"worker {stuck.worker} (pid {stuck.pid})" if stuck.worker is not None else f"a worker (pid {stuck.pid})"
 
 
-def never_returned(stuck: Stuck, case: Case) -> str:
+def never_returned(stuck: Stuck, case: LoaderCase) -> str:
     """What a person sees: who is stuck with what, and who waits for it."""
     part = " the collate function" if stuck.stage == "collate" else " worker_init_fn" if stuck.stage == "init" else ""
     what = f"{who(stuck)} never came back from{part}{of_it(stuck)}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from antifreeze.doctor.checks.same_order_every_epoch import examine
+from antifreeze.doctor.checks.same_order_every_epoch import same_order_every_epoch
 from antifreeze.doctor.facts import Facts
 from antifreeze.doctor.finding import Weight
 
@@ -25,7 +25,7 @@ def weights(
     read: Read, sampler: str, *, argument: str = "sampler", epoch: str = "pass", more: str = ""
 ) -> list[Weight]:
     script = SCRIPT.replace("SAMPLER", sampler).replace("ARGUMENT", argument).replace("EPOCH", epoch)
-    return [finding.weight for finding in examine(Facts(source=read(HEAD + more + script)))]
+    return [finding.weight for finding in same_order_every_epoch.examine(Facts(source=read(HEAD + more + script)))]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_who_tells_the_epoch_or_has_it_told_is_well(read: Read) -> None:
 def test_one_epoch_needs_no_number(read: Read) -> None:
     script = SCRIPT.replace("SAMPLER", "DistributedSampler(ds)").replace("ARGUMENT", "sampler").replace("EPOCH", "pass")
     once = script.replace("    for epoch in range(args.epochs):", "    if args:")
-    assert examine(Facts(source=read(HEAD + once))) == []
+    assert same_order_every_epoch.examine(Facts(source=read(HEAD + once))) == []

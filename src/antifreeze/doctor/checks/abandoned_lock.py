@@ -20,51 +20,37 @@ https://docs.python.org/3/library/fcntl.html#fcntl.flock
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, touches, whose
+from antifreeze.doctor.cases import LoaderCase, at, touches, whose
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of
-from antifreeze.doctor.facts import Death, Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Death, Held, Loader, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, is_at_work, never_returned, sample_at, state_of, wait_of
+from antifreeze.doctor.waits import Wait, is_at_work, never_returned, state_of, wait_of
 
-CODE = "AF107"
 FIX = (
     "antifreeze run {script}",
     "guard it with fcntl.flock(file, fcntl.LOCK_EX) instead: the kernel releases that when its holder dies",
 )
 
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 43)),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.CRASH,
-            is_as_written=True,
-            deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9", locks_held=("dataset.lock",)),),
-        ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 43)),
+    as_written(
+        Outcome.CRASH,
+        deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9", locks_held=("dataset.lock",)),),
     ),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.CRASH,
-            is_as_written=True,
-            deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9"),),
-        ),
-    ),
+HEALTHY = tried(
+    FORKED, as_written(Outcome.CRASH, deaths=(Death(worker=0, pid=4243, exitcode=-9, how="SIGKILL", sample="9"),))
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (_by_death(case) or _by_waiting(case))]
+@check("AF107", "abandoned-lock", sick=SICK, healthy=HEALTHY)
+def abandoned_lock(case: LoaderCase) -> list[Finding]:
+    return _by_death(case) or _by_waiting(case)
 
 
-def _by_death(case: Case) -> list[Finding]:
+def _by_death(case: LoaderCase) -> list[Finding]:
     deaths = [death for _, death in deaths_in(case)]
     waiting = _waiting(case)
     death = next((each for each in deaths if each.locks_held), deaths[0] if deaths and waiting else None)
@@ -75,7 +61,6 @@ def _by_death(case: Case) -> list[Finding]:
     at_sample = f" at sample {death.sample}" if death.sample is not None else ""
     return [
         Finding(
-            code=CODE,
             weight=Weight.CERTAIN if death.locks_held else Weight.LIKELY,
             what=f"worker {death.worker} ended{at_sample} while it held a lock, and nobody can take that lock any more",
             where=(lock.place if lock else None) or death.place or case.built_at,
@@ -83,16 +68,12 @@ def _by_death(case: Case) -> list[Finding]:
             f"({end_of(death)})",
             fix=FIX,
             evidence=(f"pid {death.pid}: {end_of(death)}", f"{path} cannot be taken since"),
-            loader=case.number,
-            worker=death.worker,
-            pid=death.pid,
-            sample=death.sample,
-            explains=("AF103", "AF106", "AF403", "AF405"),
+            seen=death,
         )
     ]
 
 
-def _by_waiting(case: Case) -> list[Finding]:
+def _by_waiting(case: LoaderCase) -> list[Finding]:
     """Nobody is known to have died: the holder may be gone, or be one of those who wait."""
     waiting = _waiting(case)
     if not waiting:
@@ -102,7 +83,6 @@ def _by_waiting(case: Case) -> list[Finding]:
     is_held_by_none = len(waiting) > 1 and all(each in waiting for each in workers)
     return [
         Finding(
-            code=CODE,
             weight=Weight.LIKELY if is_held_by_none else Weight.POSSIBLE,
             what=never_returned(stuck, case),
             where=stuck.place,
@@ -110,18 +90,14 @@ def _by_waiting(case: Case) -> list[Finding]:
             "gets on holds it",
             fix=FIX,
             evidence=(f"{len(waiting)} wait for it", state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
+            seen=stuck,
             rivals=() if is_held_by_none else ("AF103",),
             decide=None if is_held_by_none else f"antifreeze dump {stuck.pid}",
-            explains=("AF103", "AF106", "AF403", "AF405"),
         )
     ]
 
 
-def _waiting(case: Case) -> list[Stuck]:
+def _waiting(case: LoaderCase) -> list[Stuck]:
     """Who waits for a lock that processes share, also in a trial that somebody died in."""
     return [
         stuck
@@ -132,7 +108,7 @@ def _waiting(case: Case) -> list[Stuck]:
     ]
 
 
-def _lock(case: Case, *, path: str | None = None, stuck: Stuck | None = None) -> Held | None:
+def _lock(case: LoaderCase, *, path: str | None = None, stuck: Stuck | None = None) -> Held | None:
     """The lock at this path; or that somebody waits for, as far as the line tells."""
     locks = [held for held in case.held if held.kind == "process-lock"]
     if path is not None:

@@ -24,11 +24,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Machine
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.options import OLDEST_TORCH
-
-CODE = "AF904"
 
 _VERSIONS = {"python": "3.11.7", "torch": "2.13.0", "tokenizers": "0.23.3"}
 _TOKENIZES = Machine(
@@ -42,7 +41,8 @@ SICK = Facts(machine=_TOKENIZES)
 HEALTHY = Facts(machine=Machine(cpus=8, usable_cpus=8, start_method="fork", versions=_VERSIONS))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF904", "bad-combination", sick=SICK, healthy=HEALTHY)
+def bad_combination(facts: Facts) -> list[Finding]:
     if facts.machine is None:
         return []
     machine = facts.machine
@@ -102,4 +102,4 @@ def _torch(machine: Machine) -> Iterator[Finding]:
 
 
 def _possible(*, what: str, why: str, fix: tuple[str, ...], seen: str) -> Finding:
-    return Finding(code=CODE, weight=Weight.POSSIBLE, what=what, why=why, fix=fix, evidence=(seen,))
+    return Finding(weight=Weight.POSSIBLE, what=what, why=why, fix=fix, evidence=(seen,))

@@ -20,10 +20,10 @@ https://docs.python.org/3/library/socket.html#socket.setdefaulttimeout
 
 from __future__ import annotations
 
+from antifreeze.doctor.cases import sights_in
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
-
-CODE = "AF110"
 
 _GET = Sight(kind="call-without-timeout", what="requests.get", place=Place("data.py", 57))
 SICK = Facts(
@@ -32,15 +32,15 @@ SICK = Facts(
 HEALTHY = Facts(source=Source(script="train.py", datasets=(DatasetClass(name="Remote", place=_GET.place),)))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF110", "call-without-timeout", sick=SICK, healthy=HEALTHY)
+def call_without_timeout(facts: Facts) -> list[Finding]:
     datasets = facts.source.datasets if facts.source else ()
-    sights = {sight.place: sight for each in datasets for sight in each.sights if sight.kind == "call-without-timeout"}
-    return [_finding(sight) for sight in sights.values()]
+    calls = {sight.place: sight for sight in sights_in(datasets, "call-without-timeout")}
+    return [_finding(call) for call in calls.values()]
 
 
 def _finding(sight: Sight) -> Finding:
     return Finding(
-        code=CODE,
         weight=Weight.POSSIBLE,
         what="an answer that never comes would stop a worker, and with it the training, for ever",
         where=sight.place,

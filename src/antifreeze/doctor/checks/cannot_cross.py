@@ -24,14 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, cases, first_line
-from antifreeze.doctor.facts import Facts, Loader, Obstacle, Place, Raised
+from antifreeze.doctor.cases import IMPORTING, LoaderCase, first_line
+from antifreeze.doctor.check import check
+from antifreeze.doctor.facts import DatasetClass, Facts, Loader, Obstacle, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import opener, own_name
-from antifreeze.doctor.unrun import Pair, pairs
 
-CODE = "AF301"
-BY_PICKLE = ("spawn", "forkserver")
 # Values of attributes that pickle refuses, as the source has them.
 REFUSED = {
     "lambda": "a lambda",
@@ -69,51 +67,47 @@ SICK = Facts(loaders=(Loader(number=0, num_workers=2, start_method="spawn", obst
 HEALTHY = Facts(loaders=(Loader(number=0, num_workers=2, start_method="fork", obstacles=(_LAMBDA,), crosses=True),))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [*(found for case in cases(facts) for found in _examine(case)), *_written(facts)]
+@check("AF301", "cannot-cross", sick=SICK, healthy=HEALTHY)
+def cannot_cross(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
-    if case.start_method not in BY_PICKLE or not case.num_workers:
-        return []
-    obstacles = [each for each in (case.loader.obstacles if case.loader else ()) if not each.is_main_guard]
+def _seen(case: LoaderCase) -> Iterator[Finding]:
+    if case.start_method not in IMPORTING or not case.num_workers:
+        return
+    obstacles = [each for each in case.loader.obstacles if not each.is_main_guard]
     raised = next((trial.raised for trial in case.trials if trial.raised and trial.raised.stage == "start"), None)
     if not obstacles:
-        return [_by_error(case, raised)] if raised and "pickle" in raised.message.lower() else []
+        if raised and "pickle" in raised.message.lower():
+            yield _by_error(case, raised)
+        return
     first = obstacles[0]
     others = "".join(f"; {each.path} is {each.what}" for each in obstacles[1:4])
-    is_ours = case.loader is not None and case.loader.crosses is not False
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what=f"{first.path} cannot be sent to the workers, so none can start",
-            where=first.place or case.built_at,
-            why=f"{first.path} is {first.what}, and workers are started by {case.start_method}, which pickles the dataset"
-            f"{others}",
-            fix=(
-                *(("antifreeze run {script}",) if is_ours else ()),
-                _remedy(first.what, first.path, first.place),
-                *_forks(case),
-            ),
-            evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
-            loader=case.number,
-            explains=("AF314", "AF321", "AF403"),
-        )
-    ]
+    is_ours = case.loader.crosses is not False
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{first.path} cannot be sent to the workers, so none can start",
+        where=first.place or case.built_at,
+        why=f"{first.path} is {first.what}, and workers are started by {case.start_method}, which pickles the dataset"
+        f"{others}",
+        fix=(
+            *(("antifreeze run {script}",) if is_ours else ()),
+            _remedy(first.what, first.path, first.place),
+            *_forks(case),
+        ),
+        evidence=(f"pickle: {first_line(first.why)}", *(("reproduced",) if raised else ())),
+    )
 
 
-def _by_error(case: Case, raised: Raised) -> Finding:
+def _by_error(case: LoaderCase, raised: Raised) -> Finding:
     return Finding(
-        code=CODE,
         weight=Weight.CERTAIN,
         what="the loader cannot be sent to its workers, so none can start",
         where=raised.culprit_at or raised.place or case.built_at,
         why=f"{raised.culprit or first_line(raised.message)}; workers are started by {case.start_method}, which pickles it",
         fix=("antifreeze run {script}", _remedy(f"{raised.culprit} {raised.message}"), *_forks(case)),
         evidence=(f"reproduced: {raised.type}: {first_line(raised.message)}",),
-        loader=case.number,
-        explains=("AF314", "AF321"),
     )
 
 
@@ -134,7 +128,7 @@ def _remedy(what: str, path: str = "self.x", place: Place | None = None) -> str:
     return f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}()"
 
 
-def _forks(case: Case) -> tuple[str, ...]:
+def _forks(case: LoaderCase) -> tuple[str, ...]:
     is_asked = case.facts.machine is None or case.facts.machine.start_method == "fork"
     return (
         ('DataLoader(…, multiprocessing_context="fork"), where no threads and no GPU are in use yet',)
@@ -146,34 +140,36 @@ def _forks(case: Case) -> tuple[str, ...]:
 # --- from the source alone
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        if pair.start_method in BY_PICKLE and pair.has_workers() is not False:
-            yield from _refused(pair)
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        if case.start_method in IMPORTING and case.has_workers() is not False:
+            yield from _refused(case, dataset)
 
 
-def _refused(pair: Pair) -> Iterator[Finding]:
-    for assignment in () if pair.dataset.pickles_itself else pair.dataset.assignments:
+def _refused(case: LoaderCase, dataset: DatasetClass) -> Iterator[Finding]:
+    for assignment in () if dataset.pickles_itself else dataset.assignments:
         if assignment.value in REFUSED:
             path = f"dataset.{assignment.name}"
-            yield _from_source(pair, path, REFUSED[assignment.value], assignment.place)
-    if pair.dataset.is_local:
-        yield _from_source(pair, "dataset", f"of the local class {pair.dataset.name} (<locals>)", pair.dataset.place)
+            yield _from_source(case, path, REFUSED[assignment.value], assignment.place)
+    if dataset.is_local:
+        yield _from_source(case, "dataset", f"of the local class {dataset.name} (<locals>)", dataset.place)
     for argument in ("collate_fn", "worker_init_fn"):
-        if pair.call.arguments.get(argument, "").lstrip().startswith("lambda"):
-            yield _from_source(pair, argument, "a lambda", pair.call.place)
-    if "lambda" in pair.call.arguments.get("dataset", ""):
-        yield _from_source(pair, "dataset", "given a lambda", pair.call.place, weight=Weight.POSSIBLE)
+        if case.arguments.get(argument, "").lstrip().startswith("lambda"):
+            yield _from_source(case, argument, "a lambda", case.built_at)
+    if "lambda" in case.arguments.get("dataset", ""):
+        yield _from_source(case, "dataset", "given a lambda", case.built_at, weight=Weight.POSSIBLE)
 
 
-def _from_source(pair: Pair, path: str, what: str, place: Place, *, weight: Weight = Weight.LIKELY) -> Finding:
+def _from_source(
+    case: LoaderCase, path: str, what: str, place: Place | None, *, weight: Weight = Weight.LIKELY
+) -> Finding:
     return Finding(
-        code=CODE,
         weight=weight,
         what=f"{path} cannot be sent to the workers, so none can start",
         where=place,
-        why=f"{path} is {what}, and the workers of the loader at {pair.call.place} are started by "
-        f"{pair.start_method}, which pickles the dataset",
+        why=f"{path} is {what}, and the workers of the loader at {case.built_at} are started by "
+        f"{case.start_method}, which pickles the dataset",
         fix=("antifreeze run {script}", _remedy(what, path)),
         evidence=("as the source has it",),
+        is_cause=False,
     )

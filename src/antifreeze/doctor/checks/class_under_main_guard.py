@@ -20,12 +20,13 @@ https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, LoaderCall, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF303"
 _MISSING = re.compile(r"Can't get attribute '([\w.]+)' on <module '__(?:mp_)?main__'")
 
 _CALL = LoaderCall(
@@ -45,36 +46,28 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    guarded = _guarded(loader)
-    missing = _missing(loader)
-    if not missing and not (guarded and loader.imports_again):
-        return []
+@check("AF303", "class-under-main-guard", sick=SICK, healthy=HEALTHY)
+def class_under_main_guard(case: LoaderCase) -> Iterator[Finding]:
+    guarded = _guarded(case)
+    missing = _missing(case)
+    if not missing and not (guarded and case.imports_again):
+        return
     name = missing or next(iter(guarded))
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if missing else Weight.LIKELY if loader.workers else Weight.POSSIBLE,
-            what="the workers die at their start, for they cannot find what they need in your script",
-            where=guarded.get(name),
-            why=f'{name} is defined under `if __name__ == "__main__":`, and with start method '
-            f"{loader.start_method or 'spawn'} a worker imports the script without that block",
-            fix=(f"move the definition of {name} above the main guard", "antifreeze run {script}"),
-            evidence=(f"reproduced: Can't get attribute '{name}'",) if missing else ("read in the source",),
-            loader=loader.number,
-            explains=("AF103", "AF301", "AF305", "AF311", "AF312", "AF314"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if missing else Weight.LIKELY if case.workers else Weight.POSSIBLE,
+        what="the workers die at their start, for they cannot find what they need in your script",
+        where=guarded.get(name),
+        why=f'{name} is defined under `if __name__ == "__main__":`, and with start method '
+        f"{case.start_method or 'spawn'} a worker imports the script without that block",
+        fix=(f"move the definition of {name} above the main guard", "antifreeze run {script}"),
+        evidence=(f"reproduced: Can't get attribute '{name}'",) if missing else ("read in the source",),
+    )
 
 
-def _guarded(loader: Written) -> dict[str, Place]:
+def _guarded(case: LoaderCase) -> dict[str, Place]:
     """Names of definitions under the guard → where they are."""
-    read = {place.function: place for place in (loader.call.guarded if loader.call else ())}
-    obstacles = loader.live.obstacles if loader.live else ()
+    read = {place.function: place for place in (case.call.guarded if case.call else ())}
+    obstacles = case.loader.obstacles
     seen = {_name(each.what): each.place for each in obstacles if each.is_main_guard and each.place is not None}
     return read or seen
 
@@ -85,8 +78,8 @@ def _name(what: str) -> str:
     return words[-1].rpartition(".")[2] if words else what
 
 
-def _missing(loader: Written) -> str | None:
+def _missing(case: LoaderCase) -> str | None:
     """The name that a worker did not find in the script."""
-    trial = loader.trial
+    trial = case.as_written
     found = trial and _MISSING.search(f"{trial.raised.message if trial.raised else ''}\n{trial.stderr}")
     return found[1] if found else None

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, cases, whose
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.cases import LoaderCase, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Held, Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
-CODE = "AF501"
 MAKES = (
     "numpy.random.default_rng",
     "numpy.random.Generator",
@@ -39,41 +39,31 @@ SEED = "torch.utils.data.get_worker_info().seed"
 
 _RNG = Held(path="dataset.rng", kind="generator", what="a numpy Generator", place=Place("train.py", 22))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_RNG,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, same_draws=("dataset.rng",)),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(same_draws=("dataset.rng",)))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+@check("AF501", "copied-generator", sick=SICK, healthy=HEALTHY)
+def copied_generator(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     seen = [trial for trial in case.trials if trial.same_draws and trial.workers > 1]
     if not seen or case.num_workers < 2:
-        return []
+        return
     path = seen[0].same_draws[0]
     held = next((each for each in case.held if each.path == path), None)
     more = f" (and {', '.join(seen[0].same_draws[1:4])})" if len(seen[0].same_draws) > 1 else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what="all workers draw the same random numbers, and begin with them again in every epoch",
-            where=(held.place if held else None) or case.built_at,
-            why=f"{whose(held) if held else path}{more} is copied into each worker in one and the same state",
-            fix=_fix(held.what if held else ""),
-            evidence=(f"reproduced: {seen[0].workers} workers drew the same from {path}",),
-            loader=case.number,
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="all workers draw the same random numbers, and begin with them again in every epoch",
+        where=(held.place if held else None) or case.built_at,
+        why=f"{whose(held) if held else path}{more} is copied into each worker in one and the same state",
+        fix=_fix(held.what if held else ""),
+        evidence=(f"reproduced: {seen[0].workers} workers drew the same from {path}",),
+    )
 
 
 def _fix(kind: str) -> tuple[str, ...]:
@@ -88,21 +78,20 @@ def _fix(kind: str) -> tuple[str, ...]:
     return ("antifreeze run --fix rng {script}", f"make it in the worker: {made}")
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        if pair.has_workers(more_than=1) is False:
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        if case.has_workers(more_than=1) is False:
             continue
         # Who asks which worker it is, or has an init function, may seed it anew there.
-        may_seed = pair.dataset.asks_for_worker_info is not False or "worker_init_fn" in pair.call.arguments
-        for each in pair.dataset.assignments:
+        may_seed = dataset.asks_for_worker_info is not False or "worker_init_fn" in case.arguments
+        for each in dataset.assignments:
             if each.value in MAKES and each.used_at is not None:
                 yield Finding(
-                    code=CODE,
                     weight=Weight.POSSIBLE if may_seed else Weight.LIKELY,
                     what="all workers would draw the same random numbers, and begin with them again in every epoch",
                     where=each.place,
                     why=f"dataset.{each.name} ({each.value}, {each.place}) is drawn from at {each.used_at}; each "
-                    f"worker of the loader at {pair.call.place} has a copy in the same state",
+                    f"worker of the loader at {case.built_at} has a copy in the same state",
                     fix=_fix(each.value),
                     evidence=("as the source has it",),
                 )

@@ -20,11 +20,14 @@ https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading (the w
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, cases, grown_most, size
-from antifreeze.doctor.facts import Bulk, Facts, Loader, Outcome, Place, Trial, WorkerMemory
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, grown_most, size
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Bulk, Facts, Loader, Place, WorkerMemory
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF206"
 MB = 1 << 20
 # Fewer cannot hurt: at some hundred bytes each they are a few tens of megabytes for each worker.
 MANY = 100_000
@@ -33,18 +36,8 @@ GROWTH_BYTES = 2 * MB
 
 _ITEMS = Bulk(path="dataset.items", type="list", count=400_000, bytes=55 * MB, place=Place("train.py", 21))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", bulks=(_ITEMS,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            memory=(WorkerMemory(worker=0, first_bytes=20 * MB, last_bytes=50 * MB, samples=200_000),),
-        ),
-    ),
+SICK = tried(
+    _LOADER, as_written(memory=(WorkerMemory(worker=0, first_bytes=20 * MB, last_bytes=50 * MB, samples=200_000),))
 )
 HEALTHY = Facts(
     loaders=(
@@ -59,46 +52,38 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
-    bulks = sorted((bulk for bulk in (case.loader.bulks if case.loader else ()) if bulk.count >= MANY), key=_bytes)
+@check("AF206", "copy-on-write-growth", sick=SICK, healthy=HEALTHY)
+def copy_on_write_growth(case: LoaderCase) -> Iterator[Finding]:
+    bulks = sorted((bulk for bulk in case.loader.bulks if bulk.count >= MANY), key=_bytes)
     if not bulks or not case.is_forked or not case.num_workers:
-        return []
+        return
     bulk = bulks[-1]
     grown = grown_most(case)
     is_seen = grown is not None and grown.last_bytes - grown.first_bytes >= GROWTH_BYTES
     if not is_seen and bulk.bytes * case.num_workers < 512 * MB:
-        return []
+        return
     seen = (
         f"worker {grown.worker} grew by {size(grown.last_bytes - grown.first_bytes)} in {grown.samples:,} samples"
         if grown and is_seen
         else f"{bulk.count:,} objects"
     )
     whole = bulk.bytes * case.num_workers
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if is_seen else Weight.POSSIBLE,
-            what="the memory of every worker grows with the samples that it reads, although it only reads",
-            where=bulk.place or case.built_at,
-            why=f"{bulk.path} is a {bulk.type} of {bulk.count:,} Python objects ({size(bulk.bytes)}); touching one "
-            f"writes its reference count, so each worker copies it, in the end {size(whole)} for {case.num_workers} "
-            "workers",
-            fix=(
-                f"{_assigned(bulk)} = antifreeze.packed({_assigned(bulk)})   (reads like the {bulk.type}, is never copied)",
-                "antifreeze run {script}   (renews a worker that has copied much)",
-            ),
-            evidence=(seen,),
-            loader=case.number,
-            worker=grown.worker if grown and is_seen else None,
-            rivals=() if is_seen else ("AF207",),
-            decide=None if is_seen else "antifreeze doctor --batches 200 {script}",
-            explains=("AF207",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if is_seen else Weight.POSSIBLE,
+        what="the memory of every worker grows with the samples that it reads, although it only reads",
+        where=bulk.place or case.built_at,
+        why=f"{bulk.path} is a {bulk.type} of {bulk.count:,} Python objects ({size(bulk.bytes)}); touching one "
+        f"writes its reference count, so each worker copies it, in the end {size(whole)} for {case.num_workers} "
+        "workers",
+        fix=(
+            f"{_assigned(bulk)} = antifreeze.packed({_assigned(bulk)})   (reads like the {bulk.type}, is never copied)",
+            "antifreeze run {script}   (renews a worker that has copied much)",
+        ),
+        evidence=(seen,),
+        worker=grown.worker if grown and is_seen else None,
+        rivals=() if is_seen else ("AF207",),
+        decide=None if is_seen else "antifreeze doctor --batches 200 {script}",
+    )
 
 
 def _bytes(bulk: Bulk) -> int:

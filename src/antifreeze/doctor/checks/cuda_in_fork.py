@@ -17,65 +17,52 @@ https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, whose
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, first_line, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF105"
 MESSAGE = "re-initialize CUDA in forked subprocess"
 
 _TENSOR = Held(path="dataset.x", kind="cuda", what="a tensor on cuda:0", place=Place("train.py", 20))
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_TENSOR,), is_cuda_initialized=True),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            raised=Raised(
-                type="RuntimeError",
-                message="Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use …",
-                stage="fetch",
-                place=Place("train.py", 27),
-                sample="0",
-            ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_TENSOR,), is_cuda_initialized=True),
+    as_written(
+        Outcome.ERROR,
+        raised=Raised(
+            type="RuntimeError",
+            message="Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use …",
+            stage="fetch",
+            place=Place("train.py", 27),
+            sample="0",
         ),
     ),
 )
 HEALTHY = Facts(loaders=(Loader(number=0, num_workers=2, start_method="fork", is_cuda_initialized=True),))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF105", "cuda-in-fork", sick=SICK, healthy=HEALTHY)
+def cuda_in_fork(case: LoaderCase) -> Iterator[Finding]:
     raised = next((trial.raised for trial in case.trials if trial.raised and MESSAGE in trial.raised.message), None)
     tensors = [held for held in case.held if held.kind == "cuda"]
-    loader = case.loader
-    is_coming = loader is not None and loader.is_cuda_initialized and case.is_forked and case.num_workers and tensors
+    is_coming = case.loader.is_cuda_initialized and case.is_forked and case.num_workers and tensors
     if raised is None and not is_coming:
-        return []
+        return
     place = raised.place if raised else tensors[0].place
     held = f", and the dataset holds {whose(tensors[0])}" if tensors else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if raised else Weight.LIKELY,
-            what="a worker cannot use the GPU: the training process had opened it before the worker was forked",
-            where=place or case.built_at,
-            why=f"CUDA was initialised in the training process{held}, and a worker uses "
-            f"it{at(raised.place if raised else None)}",
-            fix=(
-                'keep samples on the CPU, and move whole batches: batch.to("cuda", non_blocking=True)',
-                'DataLoader(…, multiprocessing_context="spawn")',
-            ),
-            evidence=(f"reproduced: {first_line(raised.message)}",) if raised else (),
-            loader=case.number,
-            worker=raised.worker if raised else None,
-            sample=raised.sample if raised else None,
-            explains=("AF321", "AF323", "AF326"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if raised else Weight.LIKELY,
+        what="a worker cannot use the GPU: the training process had opened it before the worker was forked",
+        where=place or case.built_at,
+        why=f"CUDA was initialised in the training process{held}, and a worker uses "
+        f"it{at(raised.place if raised else None)}",
+        fix=(
+            'keep samples on the CPU, and move whole batches: batch.to("cuda", non_blocking=True)',
+            'DataLoader(…, multiprocessing_context="spawn")',
+        ),
+        evidence=(f"reproduced: {first_line(raised.message)}",) if raised else (),
+        seen=raised,
+    )

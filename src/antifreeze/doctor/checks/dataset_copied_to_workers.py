@@ -18,11 +18,13 @@ https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, cases, size
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import IMPORTING, LoaderCase, size
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Bulk, Facts, Loader, Machine, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF208"
 MB = 1 << 20
 # Pickling and copying takes about a second from here on.
 BIG_BYTES = 512 * MB
@@ -33,38 +35,31 @@ SICK = Facts(machine=_MACHINE, loaders=(Loader(number=0, num_workers=4, start_me
 HEALTHY = Facts(machine=_MACHINE, loaders=(Loader(number=0, num_workers=4, start_method="fork", bulks=(_ARRAY,)),))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
-    if case.loader is None or case.start_method not in ("spawn", "forkserver") or not case.num_workers:
-        return []
+@check("AF208", "dataset-copied-to-workers", sick=SICK, healthy=HEALTHY)
+def dataset_copied_to_workers(case: LoaderCase) -> Iterator[Finding]:
+    if case.start_method not in IMPORTING or not case.num_workers:
+        return
     bulks = [bulk for bulk in case.loader.bulks if "Tensor" not in bulk.type]
     each = sum(bulk.bytes for bulk in bulks)
     if each < BIG_BYTES or not bulks:
-        return []
+        return
     largest = max(bulks, key=lambda bulk: bulk.bytes)
     whole = each * case.num_workers
     available = case.facts.machine.memory_available_bytes if case.facts.machine else None
     is_short = available is not None and whole > 0.5 * available
     room = f"; {size(available)} are free" if available else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if is_short or whole > 4096 * MB else Weight.POSSIBLE,
-            what=f"every worker gets its own copy of the dataset: {case.num_workers} × {size(each)}",
-            where=largest.place or case.built_at,
-            why=f"{largest.path} ({largest.type}, {size(largest.bytes)}) is pickled and sent to each of them "
-            f"({case.start_method}){room}",
-            fix=(
-                "antifreeze run {script}   (big arrays are shared)",
-                "keep it in a file: numpy.load(path, mmap_mode='r') in each worker",
-                "DataLoader(…, persistent_workers=True)" if not case.loader.persistent_workers else "fewer workers",
-            ),
-            evidence=(f"{case.num_workers} × {size(each)} = {size(whole)}",),
-            loader=case.number,
-            rivals=() if is_short or whole > 4096 * MB else ("AF401",),
-            decide=None if is_short or whole > 4096 * MB else "antifreeze run --stats {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if is_short or whole > 4096 * MB else Weight.POSSIBLE,
+        what=f"every worker gets its own copy of the dataset: {case.num_workers} × {size(each)}",
+        where=largest.place or case.built_at,
+        why=f"{largest.path} ({largest.type}, {size(largest.bytes)}) is pickled and sent to each of them "
+        f"({case.start_method}){room}",
+        fix=(
+            "antifreeze run {script}   (big arrays are shared)",
+            "keep it in a file: numpy.load(path, mmap_mode='r') in each worker",
+            "DataLoader(…, persistent_workers=True)" if not case.loader.persistent_workers else "fewer workers",
+        ),
+        evidence=(f"{case.num_workers} × {size(each)} = {size(whole)}",),
+        rivals=() if is_short or whole > 4096 * MB else ("AF401",),
+        decide=None if is_short or whole > 4096 * MB else "antifreeze run --stats {script}",
+    )

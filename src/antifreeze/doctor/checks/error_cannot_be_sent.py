@@ -18,13 +18,14 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, is_users
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, first_line, is_users
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF306"
-
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="DecodeError",
     message="frame 5 is damaged",
@@ -33,46 +34,31 @@ _RAISED = Raised(
     sample="5",
     worker=0,
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
+SICK = tried(FORKED, as_written(Outcome.HANG, raised=_RAISED))
+HEALTHY = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF306", "error-cannot-be-sent", sick=SICK, healthy=HEALTHY)
+def error_cannot_be_sent(case: LoaderCase) -> Iterator[Finding]:
     lost = [trial for trial in case.trials if trial.workers and is_lost(trial)]
     raised = lost[0].raised if lost else None
     if raised is None:
-        return []
+        return
     sample = f"sample {raised.sample}" if raised.sample is not None else f"the {raised.stage} step"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what=f"{sample} fails, and the training waits for ever instead of saying so",
-            where=raised.place,
-            why=f"{raised.type}{at(raised.place)} ({first_line(raised.message)}) cannot be pickled, so it never "
-            "reaches the training process",
-            fix=(
-                f"mend {sample}, and define {raised.type.rpartition('.')[2]} on the top level of a file",
-                "antifreeze run {script}   (shows the error)",
-                "antifreeze run --on-error skip {script}   (goes on without the sample)",
-            ),
-            evidence=(case.counted(lost), f"{raised.type}: {first_line(raised.message)}"),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-            explains=("AF103", "AF305", "AF321"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{sample} fails, and the training waits for ever instead of saying so",
+        where=raised.place,
+        why=f"{raised.type}{at(raised.place)} ({first_line(raised.message)}) cannot be pickled, so it never "
+        "reaches the training process",
+        fix=(
+            f"mend {sample}, and define {raised.type.rpartition('.')[2]} on the top level of a file",
+            "antifreeze run {script}   (shows the error)",
+            "antifreeze run --on-error skip {script}   (goes on without the sample)",
+        ),
+        evidence=(case.counted(lost), f"{raised.type}: {first_line(raised.message)}"),
+        seen=raised,
+    )
 
 
 def is_lost(trial: Trial) -> bool:

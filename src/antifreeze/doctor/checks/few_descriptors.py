@@ -18,10 +18,12 @@ Read on: https://docs.pytorch.org/docs/stable/multiprocessing.html#file-descript
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderLoop, Machine, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF903"
 USUAL = 1024
 PLENTY = 65536
 
@@ -31,27 +33,25 @@ SICK = Facts(machine=_FEW, source=Source(script="train.py", loops=(_KEEPS,)))
 HEALTHY = Facts(machine=_FEW, source=Source(script="train.py", loops=(LoaderLoop(place=Place("train.py", 20)),)))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF903", "few-descriptors", sick=SICK, healthy=HEALTHY)
+def few_descriptors(facts: Facts) -> Iterator[Finding]:
     machine = facts.machine
     if machine is None or machine.descriptors_soft is None or machine.descriptors_soft > USUAL:
-        return []
+        return
     reason = _reason(facts, machine.descriptors_soft)
     if reason is None:
-        return []
+        return
     why, where = reason
     hard = machine.descriptors_hard
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.POSSIBLE,
-            what="torch's own loader may run out of descriptors, and then fails or hangs",
-            where=where,
-            why=f"a process may have {machine.descriptors_soft} files open here; {why}",
-            fix=(f"ulimit -n {PLENTY if hard is None else min(PLENTY, hard)}", "antifreeze run {script}"),
-            evidence=(f"soft limit {machine.descriptors_soft}, hard limit {'none' if hard is None else hard}",),
-            decide="antifreeze doctor {script}" if facts.run is None else None,
-        )
-    ]
+    yield Finding(
+        weight=Weight.POSSIBLE,
+        what="torch's own loader may run out of descriptors, and then fails or hangs",
+        where=where,
+        why=f"a process may have {machine.descriptors_soft} files open here; {why}",
+        fix=(f"ulimit -n {PLENTY if hard is None else min(PLENTY, hard)}", "antifreeze run {script}"),
+        evidence=(f"soft limit {machine.descriptors_soft}, hard limit {'none' if hard is None else hard}",),
+        decide="antifreeze doctor {script}" if facts.run is None else None,
+    )
 
 
 def _reason(facts: Facts, limit: int) -> tuple[str, Place | None] | None:

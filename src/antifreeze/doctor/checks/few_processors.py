@@ -21,35 +21,34 @@ https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.h
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, Machine
 from antifreeze.doctor.finding import Finding, Weight
-
-CODE = "AF901"
 
 SICK = Facts(machine=Machine(cpus=64, usable_cpus=4, cpu_quota=4.0, thread_settings={"OMP_NUM_THREADS": "64"}))
 HEALTHY = Facts(machine=Machine(cpus=64, usable_cpus=4, cpu_quota=4.0, thread_settings={"OMP_NUM_THREADS": "4"}))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF901", "few-processors", sick=SICK, healthy=HEALTHY)
+def few_processors(facts: Facts) -> Iterator[Finding]:
     machine = facts.machine
     if machine is None or machine.usable_cpus >= machine.cpus:
-        return []
+        return
     too_many = _too_many(machine)
     if not too_many:
-        return []
+        return
     usable = f"its affinity allows {machine.usable_cpus}"
     if machine.cpu_quota:
         usable = f"the cgroup grants the time of {machine.cpu_quota:g}"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.POSSIBLE,
-            what="more threads than processors take turns, and slow each other down",
-            why=f"the machine shows {machine.cpus} processors, and {usable} of them; {', '.join(too_many)}",
-            fix=(f"export OMP_NUM_THREADS={machine.usable_cpus}",),
-            evidence=(f"{machine.usable_cpus} of {machine.cpus} processors usable",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.POSSIBLE,
+        what="more threads than processors take turns, and slow each other down",
+        why=f"the machine shows {machine.cpus} processors, and {usable} of them; {', '.join(too_many)}",
+        fix=(f"export OMP_NUM_THREADS={machine.usable_cpus}",),
+        evidence=(f"{machine.usable_cpus} of {machine.cpus} processors usable",),
+    )
 
 
 def _too_many(machine: Machine) -> list[str]:

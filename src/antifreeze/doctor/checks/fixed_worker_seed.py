@@ -19,11 +19,12 @@ https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, are_one
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, LoaderCall, LoaderLoop, Place, Source, WorkerInit
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, are_one, written_loaders
-
-CODE = "AF505"
 
 _CALL = LoaderCall(place=Place("train.py", 33), workers=2)
 
@@ -55,40 +56,34 @@ HEALTHY = _facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    init = _init(loader)
-    trial = loader.trial
+@check("AF505", "fixed-worker-seed", sick=SICK, healthy=HEALTHY)
+def fixed_worker_seed(case: LoaderCase) -> Iterator[Finding]:
+    init = _init(case)
+    trial = case.as_written
     is_seen = trial is not None and bool(trial.same_seeds)
-    has_init = init is not None or (loader.live is not None and loader.live.worker_init_at is not None)
+    has_init = init is not None or case.loader.worker_init_at is not None
     if is_seen and has_init:
-        return [_finding(loader, init, Weight.CERTAIN)]
+        yield _finding(case, init, Weight.CERTAIN)
+        return
     is_refuted = trial is not None and trial.same_seeds is False
     # Persistent workers run it once: their epochs differ.
-    if init is None or init.is_fixed is False or is_refuted or loader.workers == 0 or loader.is_persistent:
-        return []
-    has_epochs = any(loop.epochs for loop in loader.loops)
-    return [
-        _finding(loader, init, Weight.LIKELY if init.is_fixed and has_epochs and loader.workers else Weight.POSSIBLE)
-    ]
+    if init is None or init.is_fixed is False or is_refuted or case.workers == 0 or case.is_persistent:
+        return
+    has_epochs = any(loop.epochs for loop in case.loops)
+    yield _finding(case, init, Weight.LIKELY if init.is_fixed and has_epochs and case.workers else Weight.POSSIBLE)
 
 
-def _init(loader: Written) -> WorkerInit | None:
+def _init(case: LoaderCase) -> WorkerInit | None:
     """The function of its call, if that seeds anything."""
-    source = loader.facts.source
-    inits = [] if source is None else [each for each in source.worker_inits if each.seeds]
-    return next((each for each in inits if any(are_one(place, loader.place) for place in each.used_by)), None)
+    inits = (each for each in case.source.worker_inits if each.seeds)
+    return next((each for each in inits if any(are_one(place, case.built_at) for place in each.used_by)), None)
 
 
-def _finding(loader: Written, init: WorkerInit | None, weight: Weight) -> Finding:
-    where = init.seeds[0] if init else loader.live.worker_init_at if loader.live else None
+def _finding(case: LoaderCase, init: WorkerInit | None, weight: Weight) -> Finding:
+    where = init.seeds[0] if init else case.loader.worker_init_at
     name = init.name if init else "worker_init_fn"
     of = f" from {' and '.join(init.seeds_from)}" if init and init.seeds_from else ""
     return Finding(
-        code=CODE,
         weight=weight,
         what="every epoch draws the same random numbers again",
         where=where,
@@ -101,5 +96,4 @@ def _finding(loader: Written, init: WorkerInit | None, weight: Weight) -> Findin
         evidence=("reproduced: workers of two epochs began with the same random state",)
         if weight is Weight.CERTAIN
         else ("read in the source",),
-        loader=loader.number,
     )

@@ -22,79 +22,67 @@ https://docs.python.org/3/library/os.html#os.fork
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import CAME, Case, at, cases, touches, whose
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Stuck, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import CAME, LoaderCase, at, touches, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, stuck_worker, tried, with_workers
+from antifreeze.doctor.facts import Held, Loader, Outcome, Place, Stuck, Trial
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import own_name
-from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, state_of, stuck_in
 
-CODE = "AF101"
 KINDS = ("executor", "thread", "loop")
 
 _LINE = Place("train.py", 35, "__getitem__", "return list(self.pool.map(read, range(3)))")
-_TRIAL = hanging_trial(
-    stuck_worker(_LINE, inside=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"),))
+_TRIAL = as_written(
+    Outcome.HANG,
+    stuck=(stuck_worker(_LINE, inside=(Place("/usr/lib/python3.11/concurrent/futures/_base.py", 451, "result"),)),),
 )
 _POOL = Held(path="dataset.pool", kind="executor", what="a ThreadPoolExecutor", place=Place("train.py", 28))
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
-    trials=(
-        _TRIAL,
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-        Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),
-    ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),
+    _TRIAL,
+    with_workers(0),
+    Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, start_method="fork", held=(_POOL,)), as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF101", "fork-after-threads", sick=SICK, healthy=HEALTHY)
+def fork_after_threads(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.THREAD))
     if not seen or not case.is_forked:
-        return []
+        return
     _, stuck = seen[0]
     if _has_threads(case, stuck) or hangs_alone(case, stuck):
-        return []
+        return
     pool = _pool(case, stuck)
     lost = f"the threads of {whose(pool)}" if pool else _threads(case) or "the threads that should do it"
     is_proven = pool is not None and case.works_without_workers is not False
     # Threads of a program that has some, and works where they are.
     is_likely = pool is not None or case.is_live or bool(_threads(case) and case.works_without_workers)
-    return [
-        Finding(
-            code=CODE,
-            weight=case.sure(is_proven=is_proven) if is_likely else Weight.POSSIBLE,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
-            "copies none",
-            fix=_fix(case, pool),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=() if is_likely else ("AF103",),
-            decide=None if is_likely else f"antifreeze dump {stuck.pid}",
-            explains=("AF102", "AF103", "AF104", "AF106", "AF109", "AF110", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=case.sure(is_proven=is_proven) if is_likely else Weight.POSSIBLE,
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=f"it waits for a thread{at(stuck.place)}, but {lost} exist only in the training process: a fork "
+        "copies none",
+        fix=_fix(case, pool),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        seen=stuck,
+        rivals=() if is_likely else ("AF103",),
+        decide=None if is_likely else f"antifreeze dump {stuck.pid}",
+    )
 
 
-def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:
+def _fix(case: LoaderCase, pool: Held | None) -> tuple[str, ...]:
     name = own_name(pool.path, pool.place) if pool else "self.x"
     if pool is not None and pool.kind == "executor":
         own = f"in each worker: {name} = antifreeze.per_worker(lambda: ThreadPoolExecutor(2)), then {name}().map(…)"
     else:
         own = f"start the thread in each worker: {name} = antifreeze.per_worker(make_it), then use {name}()"
-    is_pickled = case.loader is None or not case.loader.obstacles
+    is_pickled = not case.loader.obstacles
     clean = ('DataLoader(…, multiprocessing_context="forkserver")',) if is_pickled else ()
     ours = [trial for trial in case.trials if trial.engine == "antifreeze" and trial.outcome in CAME]
     run = (
@@ -103,18 +91,18 @@ def _fix(case: Case, pool: Held | None) -> tuple[str, ...]:
     return *run, own, *clean
 
 
-def _pool(case: Case, stuck: Stuck) -> Held | None:
+def _pool(case: LoaderCase, stuck: Stuck) -> Held | None:
     pools = [held for held in case.held if held.kind in KINDS]
     named = [held for held in pools if touches(held, (stuck.place, *stuck.frames))]
     return next(iter(named or pools), None)
 
 
-def _threads(case: Case) -> str:
-    names = case.loader.threads if case.loader else ()
+def _threads(case: LoaderCase) -> str:
+    names = case.loader.threads
     return f"the threads {', '.join(names[:4])}" if names else ""
 
 
-def _has_threads(case: Case, stuck: Stuck) -> bool:
+def _has_threads(case: LoaderCase, stuck: Stuck) -> bool:
     """Whether the worker of a running program has the threads that it waits for: then they are what is stuck."""
     if not case.is_live:
         return False

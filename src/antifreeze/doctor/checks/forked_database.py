@@ -21,13 +21,15 @@ forks), https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loadin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in, whose
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Held, Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import Harm, harm_of
 
-CODE = "AF309"
 # What LMDB says of its table of readers, to every process once forked ones have filled or broken it.
 OF_THE_TABLE = re.compile(r"^lmdb\.(ReadersFullError|BadRslotError|BadTxnError|InvalidParameterError)$")
 ERRORS = ("lmdb.", "sqlite3.")
@@ -41,51 +43,34 @@ _RAISED = Raised(
     place=Place("train.py", 36),
     sample="0",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED), with_workers(0, is_whole_epoch=True))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF309", "forked-database", sick=SICK, healthy=HEALTHY)
+def forked_database(case: LoaderCase) -> Iterator[Finding]:
     harm = harm_of(case, "lmdb", "sqlite") or _table_is_full(case)
     if harm is None:
-        return []
+        return
     is_its_own = harm.raised is not None and harm.raised.type.startswith(ERRORS)
     name = harm.held.path.replace("dataset.", "self.", 1)
     opens = "lmdb.open(path, readonly=True, lock=False)" if harm.held.kind == "lmdb" else "sqlite3.connect(path)"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if is_its_own else harm.weight,
-            what="a database that was opened in the training process fails in the workers",
-            where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
-            why=f"{whose(harm.held)} was opened before the workers were forked, and belongs to the process that opened it"
-            f"{'; it failed' + at(harm.raised.place) if harm.raised and harm.raised.place else ''}",
-            fix=(
-                "antifreeze run {script}",
-                f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}()",
-            ),
-            evidence=harm.evidence,
-            loader=case.number,
-            sample=harm.sample,
-            explains=("AF302", "AF307", "AF321", "AF322", "AF326", "AF333"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if is_its_own else harm.weight,
+        what="a database that was opened in the training process fails in the workers",
+        where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
+        why=f"{whose(harm.held)} was opened before the workers were forked, and belongs to the process that opened it"
+        f"{'; it failed' + at(harm.raised.place) if harm.raised and harm.raised.place else ''}",
+        fix=(
+            "antifreeze run {script}",
+            f"open it in each worker: {name} = antifreeze.per_worker(lambda: {opens}), then {name}()",
+        ),
+        evidence=harm.evidence,
+        sample=harm.sample,
+    )
 
 
-def _table_is_full(case: Case) -> Harm | None:
+def _table_is_full(case: LoaderCase) -> Harm | None:
     """Forked workers spoil the table of readers for the training process as well, so that it fails there, too."""
     held = next((each for each in case.held if each.kind == "lmdb"), None)
     raised = [trial.raised for trial in raised_in(case, "fetch") if trial.workers and trial.raised]

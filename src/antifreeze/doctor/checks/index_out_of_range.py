@@ -17,12 +17,14 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#data-loading-order-and-s
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, first_line, raised_in
+from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF324"
 # As Python writes it: `22`, `np.int64(22)`, `tensor(22)`.
 _INDEX = re.compile(r"(-?\d{1,18})|(?:np\.u?int\d+|tensor)\((-?\d{1,18})\)", re.ASCII)
 
@@ -34,42 +36,30 @@ _RAISED = Raised(
     place=Place("train.py", 27),
     sample="22",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED))
 HEALTHY = Facts(
     loaders=(Loader(number=0, num_workers=2, samples=23, built_at=Place("train.py", 38)),), trials=SICK.trials
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
-    length = case.loader.samples if case.loader else None
+@check("AF324", "index-out-of-range", sick=SICK, healthy=HEALTHY)
+def index_out_of_range(case: LoaderCase) -> Iterator[Finding]:
+    length = case.loader.samples
     failed = [trial for trial in raised_in(case, "fetch") if _is_outside(trial, length)]
     raised = failed[0].raised if failed else None
-    if raised is None or case.loader is None:
-        return []
+    if raised is None or not case.is_found:
+        return
     by = case.loader.sampler or "the sampler"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what=f"the loader asks for sample {raised.sample}, and the dataset has {length:,}",
-            where=case.built_at,
-            why=f"{by} of the loader{at(case.built_at)} yields index {raised.sample}; the last one is {(length or 0) - 1} "
-            f"({raised.type}{at(raised.place)}: {first_line(raised.message)})",
-            fix=("clip the indices in the sampler: range(k, min(k + n, len(dataset)))",),
-            evidence=(case.counted(failed), f"index {raised.sample}, len(dataset) = {length}"),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-            explains=("AF321", "AF322"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"the loader asks for sample {raised.sample}, and the dataset has {length:,}",
+        where=case.built_at,
+        why=f"{by} of the loader{at(case.built_at)} yields index {raised.sample}; the last one is {(length or 0) - 1} "
+        f"({raised.type}{at(raised.place)}: {first_line(raised.message)})",
+        fix=("clip the indices in the sampler: range(k, min(k + n, len(dataset)))",),
+        evidence=(case.counted(failed), f"index {raised.sample}, len(dataset) = {length}"),
+        seen=raised,
+    )
 
 
 def _is_outside(trial: Trial, length: int | None) -> bool:

@@ -21,68 +21,56 @@ https://docs.pytorch.org/docs/stable/notes/multiprocessing.html#avoiding-and-fig
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, touches, whose
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, touches, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, stuck_worker, tried
+from antifreeze.doctor.facts import Held, Loader, Outcome, Place
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.handles import own_name
-from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, sample_at, state_of, stuck_in
-
-CODE = "AF104"
+from antifreeze.doctor.waits import Wait, hangs_alone, never_returned, state_of, stuck_in
 
 _LINE = Place("data.py", 57, "__getitem__", "with self.lock:")
 _LOCK = Held(path="dataset.lock", kind="lock", what="a locked _thread.lock", place=Place("data.py", 20), is_deadly=True)
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
-    trials=(hanging_trial(stuck_worker(_LINE)),),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),
+    as_written(Outcome.HANG, stuck=(stuck_worker(_LINE),)),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, start_method="fork", held=(_LOCK,)), as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF104", "inherited-lock", sick=SICK, healthy=HEALTHY)
+def inherited_lock(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.LOCK))
     if not seen or not case.is_forked:
-        return []
+        return
     _, stuck = seen[0]
     if stuck.role == "trainer":  # without workers nothing was inherited
-        return []
+        return
     locks = [held for held in case.held if held.kind == "lock"]
     lock = next((held for held in locks if touches(held, [stuck.place])), None)
     own = own_name(lock.path, lock.place) if lock else "self.lock"
     name = whose(lock) if lock else f"the lock{at(stuck.place)}"
     is_proven = lock is not None and lock.is_deadly
     if hangs_alone(case, stuck) and not is_proven:
-        return []
-    return [
-        Finding(
-            code=CODE,
-            weight=case.sure(is_proven=is_proven),
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
-            f"training process{_threads(case)}",
-            fix=(
-                "antifreeze run {script}",
-                f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
-            ),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            explains=("AF103", "AF106", "AF109", "AF403", "AF405"),
-        )
-    ]
+        return
+    yield Finding(
+        weight=case.sure(is_proven=is_proven),
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=f"{name} was locked when the worker was forked, and the thread that held it exists only in the "
+        f"training process{_threads(case)}",
+        fix=(
+            "antifreeze run {script}",
+            f"make the lock in each worker: {own} = antifreeze.per_worker(threading.Lock), then with {own}():",
+        ),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        seen=stuck,
+    )
 
 
-def _threads(case: Case) -> str:
+def _threads(case: LoaderCase) -> str:
     """Those that may have held it."""
-    names = case.loader.threads if case.loader else ()
+    names = case.loader.threads
     return f"; running there: {', '.join(names[:4])}" if names else ""

@@ -17,11 +17,13 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#synchronization-
 
 from __future__ import annotations
 
-from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source, Trial
+from antifreeze.doctor.cases import LoaderCase, sights_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import DatasetClass, Facts, Loader, LoaderCall, Outcome, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, speed, written_loaders
+from antifreeze.doctor.speeds import speed
 
-CODE = "AF403"
 # Of the workers' time: half of it spent waiting cannot be anything else; below a tenth it is not worth a change.
 HIGH_SHARE = 0.5
 LOW_SHARE = 0.1
@@ -34,15 +36,13 @@ _LOCK = Sight(kind="lock-around-read", what="self.lock", place=Place("data.py", 
 
 
 def _facts(lock_share: float) -> Facts:
-    return Facts(
+    return tried(
+        Loader(number=0, built_at=_CALL.place, num_workers=4, dataset="data.Locked"),
+        as_written(workers=4, lock_share=lock_share),
         source=Source(
             script="train.py",
             loaders=(_CALL,),
             datasets=(DatasetClass(name="Locked", place=Place("data.py", 20), sights=(_LOCK,)),),
-        ),
-        loaders=(Loader(number=0, built_at=_CALL.place, num_workers=4, dataset="data.Locked"),),
-        trials=(
-            Trial(loader=0, engine="torch", workers=4, outcome=Outcome.OK, is_as_written=True, lock_share=lock_share),
         ),
     )
 
@@ -51,39 +51,30 @@ SICK = _facts(lock_share=0.7)
 HEALTHY = _facts(lock_share=0.01)
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    if loader.workers in (0, 1):
+@check("AF403", "lock-around-reads", sick=SICK, healthy=HEALTHY)
+def lock_around_reads(case: LoaderCase) -> list[Finding]:
+    if case.workers in (0, 1):
         return []
-    share = loader.trial.lock_share if loader.trial else None
+    share = case.as_written.lock_share if case.as_written else None
     if share is not None and share < LOW_SHARE:
         return []
-    sights = [sight for each in loader.datasets for sight in each.sights if _is_shared_lock(sight)]
-    return [_finding(loader, sight, share=share) for sight in sights]
+    locks = sights_in(case.datasets, "lock-around-read")
+    return [_finding(case, lock, share=share) for lock in locks if not lock.made_by.startswith(_OWN_TO_A_WORKER)]
 
 
-def _is_shared_lock(sight: Sight) -> bool:
-    return sight.kind == "lock-around-read" and not sight.made_by.startswith(_OWN_TO_A_WORKER)
-
-
-def _finding(loader: Written, sight: Sight, *, share: float | None) -> Finding:
-    alone, together = _speeds(loader)
+def _finding(case: LoaderCase, sight: Sight, *, share: float | None) -> Finding:
+    alone, together = _speeds(case)
     is_slow = alone is not None and together is not None and together < FASTER * alone
     evidence = [] if share is None else [f"workers wait for a lock for {share:.0%} of their time"]
     if is_slow:
-        evidence.append(f"{loader.workers} workers: {together:.0f} samples/s, one: {alone:.0f}")
+        evidence.append(f"{case.workers} workers: {together:.0f} samples/s, one: {alone:.0f}")
     return Finding(
-        code=CODE,
         weight=_weight(share, is_slow=is_slow),
         what="only one worker reads at a time",
         where=sight.place,
         why=f"{sight.what} ({sight.made_by}) is shared by all workers, and it is held while a sample is read",
         fix=("open what the lock protects in the worker, on first use, and drop the lock",),
         evidence=tuple(evidence) or ("read in the source",),
-        loader=loader.number,
         decide=None if share is not None else "antifreeze doctor {script}",
     )
 
@@ -94,12 +85,12 @@ def _weight(share: float | None, *, is_slow: bool) -> Weight:
     return Weight.CERTAIN if share >= HIGH_SHARE else Weight.LIKELY
 
 
-def _speeds(loader: Written) -> tuple[float | None, float | None]:
+def _speeds(case: LoaderCase) -> tuple[float | None, float | None]:
     """Samples per second of one worker and of all; None where that was not measured, or there is one processor only."""
-    machine, trial = loader.facts.machine, loader.trial
-    if machine is None or machine.usable_cpus < 2 or trial is None or loader.number is None:
+    machine, trial = case.facts.machine, case.as_written
+    if machine is None or machine.usable_cpus < 2 or trial is None or case.number is None:
         return None, None
-    one = loader.facts.trial(loader.number, engine="torch", workers=1)
+    one = case.facts.trial(case.number, engine="torch", workers=1)
     if one is None or one.outcome is not Outcome.OK or trial.outcome is not Outcome.OK:
         return None, None
     return speed(one), speed(trial)

@@ -18,12 +18,14 @@ https://man7.org/linux/man-pages/man7/unix.7.html (the size of `sun_path`)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Raised, Trial
+from antifreeze.doctor.check import program_check
+from antifreeze.doctor.examples import as_written
+from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF906"
 WORDS = "AF_UNIX path too long"
 # Of a socket's name, without its last byte, and what Python puts behind the directory: /pymp-xxxxxxxx/listener-xxxxxxxx.
 LONGEST = 107 - 32
@@ -32,39 +34,24 @@ _FACTS = Facts(
     machine=Machine(cpus=8, usable_cpus=8, temporary_directory="/tmp"),
     loaders=(Loader(number=0, num_workers=2),),
 )
-SICK = replace(
-    _FACTS,
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            raised=Raised(type="OSError", message=WORDS, stage="send"),
-        ),
-    ),
-)
+SICK = replace(_FACTS, trials=(as_written(Outcome.HANG, raised=Raised(type="OSError", message=WORDS, stage="send")),))
 HEALTHY = _FACTS
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF906", "long-temporary-directory", sick=SICK, healthy=HEALTHY)
+def long_temporary_directory(facts: Facts) -> Iterator[Finding]:
     directory = facts.machine.temporary_directory if facts.machine else None
     failed = [trial for trial in facts.trials if trial.raised and WORDS in trial.raised.message]
     is_long = directory is not None and len(directory) > LONGEST
     if not failed and (not is_long or facts.processes):
-        return []
+        return
     length = f"TMPDIR has {len(directory)} characters" if directory and is_long else "the directory has a long name"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if failed else Weight.POSSIBLE,
-            what="torch's workers cannot open the socket that batches are fetched through, and training hangs",
-            why=f"{length}, and the name of a socket in it would have more than 107",
-            fix=("TMPDIR=/tmp python {script}", "antifreeze run {script}"),
-            evidence=(f"reproduced: {WORDS}",) if failed else (f"TMPDIR={directory}",),
-            loader=failed[0].loader if failed else None,
-            explains=("AF103", "AF305", "AF321"),
-            decide=None if failed else "antifreeze doctor {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if failed else Weight.POSSIBLE,
+        what="torch's workers cannot open the socket that batches are fetched through, and training hangs",
+        why=f"{length}, and the name of a socket in it would have more than 107",
+        fix=("TMPDIR=/tmp python {script}", "antifreeze run {script}"),
+        evidence=(f"reproduced: {WORDS}",) if failed else (f"TMPDIR={directory}",),
+        loader=failed[0].loader if failed else None,
+        decide=None if failed else "antifreeze doctor {script}",
+    )

@@ -24,10 +24,12 @@ https://github.com/joblib/threadpoolctl, https://docs.pola.rs/user-guide/misc/mu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, touches
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Loader, NativePool, Outcome, Place, Stuck, Trial
+from antifreeze.doctor.cases import LoaderCase, at, touches
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, stuck_worker, tried, with_workers
+from antifreeze.doctor.facts import Loader, NativePool, Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import (
     Wait,
@@ -35,12 +37,10 @@ from antifreeze.doctor.waits import (
     hangs_alone,
     is_native_pool,
     never_returned,
-    sample_at,
     state_of,
     stuck_in,
 )
 
-CODE = "AF102"
 # What keeps a library from using its pool.
 SWITCHES = {
     "tokenizers": "TOKENIZERS_PARALLELISM=false python {script}",
@@ -51,61 +51,46 @@ SWITCHES = {
 _LINE = Place("train.py", 26, "anchors", "return KMeans(k).fit(points)")
 _KMEANS = Place("/x/site-packages/sklearn/cluster/_kmeans.py", 700, "_kmeans_single_lloyd")
 _POOL = NativePool(library="sklearn", kind="openmp", threads=8, is_used=True)
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
-    trials=(
-        hanging_trial(stuck_worker(_LINE, inside=(_KMEANS,), library="sklearn")),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-    ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),
+    as_written(Outcome.HANG, stuck=(stuck_worker(_LINE, inside=(_KMEANS,), library="sklearn"),)),
+    with_workers(0),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, start_method="fork", pools=(_POOL,)), as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF102", "lost-native-pool", sick=SICK, healthy=HEALTHY)
+def lost_native_pool(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.NATIVE))
     if not seen or not case.is_forked:
-        return []
+        return
     _, stuck = seen[0]
     if hangs_alone(case, stuck):
-        return []
+        return
     pool, weight = _suspect(case, stuck)
     name = pool.library if pool else stuck.library or "a native library"
-    raised = [place for place in case.facts.source.thread_settings if place.text] if case.facts.source else []
+    raised = [place for place in case.source.thread_settings if place.text]
     why = f"{_frame(stuck)} waits for threads of {name} that were started in the training process; a fork copies none"
     if pool and pool.why:
         why += f". {pool.why}"
     if raised:
         why += f". {raised[0].text} at {raised[0]} sets the number of threads"
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=why,
-            fix=_fix(name, pool, is_raised=bool(raised)),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
-            decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF103", "AF104", "AF106", "AF109", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=weight,
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=why,
+        fix=_fix(name, pool, is_raised=bool(raised)),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        seen=stuck,
+        rivals=("AF104", "AF103") if weight is Weight.POSSIBLE else (),
+        decide=f"antifreeze dump --native {stuck.pid}" if weight is Weight.POSSIBLE else None,
+    )
 
 
-def _suspect(case: Case, stuck: Stuck) -> tuple[NativePool | None, Weight]:
+def _suspect(case: LoaderCase, stuck: Stuck) -> tuple[NativePool | None, Weight]:
     """The pool that it waits for, and how sure that is."""
-    pools = [pool for pool in (case.loader.pools if case.loader else ()) if pool.is_used is not False]
+    pools = [pool for pool in case.loader.pools if pool.is_used is not False]
     sure = case.sure(is_proven=case.works_without_workers is True)
     inside = " ".join([stuck.library, *(frame.file for frame in frames_above(stuck))])
     natives = [held.what for held in case.held if held.kind == "native" and touches(held, [stuck.place])]

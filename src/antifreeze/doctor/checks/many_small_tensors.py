@@ -17,83 +17,50 @@ https://docs.pytorch.org/docs/stable/data.html#working-with-collate-fn
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
-from antifreeze.doctor.finding import Finding, Weight
+from collections.abc import Iterator
 
-CODE = "AF402"
+from antifreeze.doctor.cases import LoaderCase, at
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import batch_s
+
 # At 0.1 ms each, fewer cannot be felt.
 MANY = 50
 
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 36))
-_SICK = Trial(
-    loader=0,
-    engine="torch",
-    workers=2,
-    outcome=Outcome.OK,
-    is_as_written=True,
-    batches=32,
-    seconds=1.5,
-    first_batch_s=0.1,
-    batch_tensors=150,
-)
-_ALONE = Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, batches=32, seconds=0.06, first_batch_s=0.002)
-SICK = Facts(loaders=(_LOADER,), trials=(_SICK, _ALONE))
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            batches=32,
-            seconds=1.5,
-            first_batch_s=0.1,
-            batch_tensors=2,
-        ),
-        _ALONE,
-    ),
-)
+_SICK = as_written(batches=32, seconds=1.5, first_batch_s=0.1, batch_tensors=150)
+_ALONE = with_workers(0, batches=32, seconds=0.06, first_batch_s=0.002)
+SICK = tried(_LOADER, _SICK, _ALONE)
+HEALTHY = tried(_LOADER, as_written(batches=32, seconds=1.5, first_batch_s=0.1, batch_tensors=2), _ALONE)
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF402", "many-small-tensors", sick=SICK, healthy=HEALTHY)
+def many_small_tensors(case: LoaderCase) -> Iterator[Finding]:
     tensors = max((trial.batch_tensors or 0 for trial in case.trials), default=0)
-    with_workers = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
+    loaded = [t for t in case.trials if t.engine == "torch" and t.workers and per_batch(t) is not None]
     alone = [t for t in case.trials if not t.workers and per_batch(t) is not None]
-    if tensors < MANY or not with_workers or not alone:
-        return []
-    slow, fast = per_batch(with_workers[0]) or 0.0, per_batch(alone[0]) or 0.0
+    if tensors < MANY or not loaded or not alone:
+        return
+    slow, fast = per_batch(loaded[0]) or 0.0, per_batch(alone[0]) or 0.0
     if slow <= 1.2 * fast:
-        return []
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if slow > 2 * fast else Weight.LIKELY,
-            what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {with_workers[0].workers} of them, "
-            f"{1000 * fast:.1f} ms without",
-            where=case.built_at,
-            why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
-            "piece of shared memory of its own",
-            fix=(
-                "antifreeze run {script}",
-                "put the fields into one tensor in collate_fn: torch.stack(…)",
-                "DataLoader(…, num_workers=0)",
-            ),
-            evidence=(f"{tensors} tensors a batch", f"{1000 * slow:.1f} ms against {1000 * fast:.1f} ms"),
-            loader=case.number,
-            explains=("AF404", "AF406"),
-        )
-    ]
+        return
+    yield Finding(
+        weight=Weight.CERTAIN if slow > 2 * fast else Weight.LIKELY,
+        what=f"workers make loading slower: {1000 * slow:.1f} ms for a batch with {loaded[0].workers} of them, "
+        f"{1000 * fast:.1f} ms without",
+        where=case.built_at,
+        why=f"a batch of the loader{at(case.built_at)} is made of {tensors} tensors, and torch sends each in a "
+        "piece of shared memory of its own",
+        fix=(
+            "antifreeze run {script}",
+            "put the fields into one tensor in collate_fn: torch.stack(…)",
+            "DataLoader(…, num_workers=0)",
+        ),
+        evidence=(f"{tensors} tensors a batch", f"{1000 * slow:.1f} ms against {1000 * fast:.1f} ms"),
+    )
 
 
 def per_batch(trial: Trial) -> float | None:
-    """Seconds for a batch, the first left out: it includes the start of the workers."""
-    if trial.outcome is not Outcome.OK or trial.batches < 4 or trial.first_batch_s is None:
-        return None
-    return max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)
+    return batch_s(trial) if trial.outcome is Outcome.OK and trial.batches >= 4 else None

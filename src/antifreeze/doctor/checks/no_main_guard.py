@@ -20,11 +20,13 @@ https://docs.pytorch.org/docs/stable/notes/windows.html#multiprocessing-error-wi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, loader_cases
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Facts, LoaderCall, LoaderLoop, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF304"
 _SAID = "bootstrapping phase"
 # What a worker says that comes to `set_start_method` on its way to the loop.
 _SAID_BEFORE = "context has already been set"
@@ -52,52 +54,44 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    found = [finding for each in written_loaders(facts) for finding in _examine(each)]
+@program_check("AF304", "no-main-guard", sick=SICK, healthy=HEALTHY)
+def no_main_guard(facts: Facts) -> list[Finding]:
+    found = [finding for each in loader_cases(facts) for finding in _examine(each)]
     # One guard is the cure for all loops: the surest finding speaks for the others.
     return sorted(found, key=lambda finding: finding.weight)[:1]
 
 
-def _examine(loader: Written) -> list[Finding]:
-    unguarded = [loop for loop in loader.loops if loop.is_module_level or loop.called_from]
-    is_seen = _is_seen(loader, _SAID)
-    is_seen_before = bool(unguarded) and loader.imports_again and _is_seen(loader, _SAID_BEFORE)
-    if not is_seen and not (unguarded and loader.imports_again):
-        return []
+def _examine(case: LoaderCase) -> Iterator[Finding]:
+    unguarded = [loop for loop in case.loops if loop.is_module_level or loop.called_from]
+    is_seen = _is_seen(case, _SAID)
+    is_seen_before = bool(unguarded) and case.imports_again and _is_seen(case, _SAID_BEFORE)
+    if not is_seen and not (unguarded and case.imports_again):
+        return
     loop = unguarded[0] if unguarded else None
-    where = loop.place if loop else loader.live.iterated_at if loader.live else None
+    where = loop.place if loop else case.loader.iterated_at
     if loop is not None and loop.called_from is not None:
         where = loop.called_from
-    method = loader.start_method or "spawn"
+    method = case.start_method or "spawn"
     begins = f"this line runs whenever the script is imported, and start method {method} imports it in every worker"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN
-            if is_seen or is_seen_before
-            else Weight.LIKELY
-            if loader.workers
-            else Weight.POSSIBLE,
-            what="every worker would start the training again, and dies at that",
-            where=where,
-            why=begins
-            + (f"; it comes to the loop over the loader at {loop.place}" if loop and loop.called_from else ""),
-            fix=('if __name__ == "__main__":  # above what starts the training', "antifreeze run {script}"),
-            evidence=(f"reproduced: {_SAID}",)
-            if is_seen
-            else (f"reproduced: {_SAID_BEFORE}",)
-            if is_seen_before
-            else ("read in the source",),
-            loader=loader.number,
-            explains=("AF103", "AF301", "AF305", "AF311", "AF312", "AF314", "AF905"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if is_seen or is_seen_before else Weight.LIKELY if case.workers else Weight.POSSIBLE,
+        what="every worker would start the training again, and dies at that",
+        where=where,
+        why=begins + (f"; it comes to the loop over the loader at {loop.place}" if loop and loop.called_from else ""),
+        fix=('if __name__ == "__main__":  # above what starts the training', "antifreeze run {script}"),
+        evidence=(f"reproduced: {_SAID}",)
+        if is_seen
+        else (f"reproduced: {_SAID_BEFORE}",)
+        if is_seen_before
+        else ("read in the source",),
+        loader=case.number,
+    )
 
 
-def _is_seen(loader: Written, words: str) -> bool:
-    trial, run = loader.trial, loader.facts.run
+def _is_seen(case: LoaderCase, words: str) -> bool:
+    trial, run = case.as_written, case.facts.run
     said = [trial.stderr if trial else "", trial.raised.message if trial and trial.raised else ""]
     # Before its first batch, the program was at this loader if there is only one.
-    if run is not None and len(loader.facts.loaders) == 1:
+    if run is not None and len(case.facts.loaders) == 1:
         said.append(run.stderr)
     return any(words in each for each in said)

@@ -15,49 +15,42 @@ Read on: https://docs.pytorch.org/docs/stable/generated/torch.isfinite.html
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import tried, with_workers
+from antifreeze.doctor.facts import Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF331"
 # If many samples have them, they are part of the data: missing values, masks.
 FEW = 0.1
 
 _LOADER = Loader(number=0, num_workers=2, dataset_at=Place("train.py", 19))
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, samples=400)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, samples=400, non_finite=("17", "230")),),
-)
-HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
+_TRIAL = with_workers(2, samples=400)
+SICK = tried(_LOADER, with_workers(2, samples=400, non_finite=("17", "230")))
+HEALTHY = tried(_LOADER, _TRIAL)
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        trial = max(case.trials, key=lambda each: len(each.non_finite), default=None)
-        if trial is None or not trial.non_finite:
-            continue
-        bad = trial.non_finite
-        is_few = len(bad) <= FEW * trial.samples
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.LIKELY if is_few else Weight.POSSIBLE,
-                what=f"sample{'s' * (len(bad) > 1)} {', '.join(bad[:5])} hold{'s' * (len(bad) == 1)} NaN or infinite "
-                "numbers, which can spoil the whole training",
-                where=case.loader.dataset_at if case.loader else None,
-                why=f"{len(bad):,} of {trial.samples:,} samples of "
-                f"{(case.loader.dataset if case.loader else '') or 'the dataset'} are not finite",
-                fix=(
-                    f"look at sample {bad[0]}: torch.isfinite(x).all()",
-                    "# antifreeze: ignore[AF331]   (if NaN means 'missing' in your data)",
-                ),
-                evidence=(f"{len(bad):,} of {trial.samples:,} samples looked at",),
-                loader=case.number,
-                sample=bad[0],
-                rivals=() if is_few else ("AF307",),
-                decide=None if is_few else f"python -c 'print(dataset[{bad[0]}])'",
-            )
-        )
-    return findings
+@check("AF331", "non-finite-sample", sick=SICK, healthy=HEALTHY)
+def non_finite_sample(case: LoaderCase) -> Iterator[Finding]:
+    trial = max(case.trials, key=lambda each: len(each.non_finite), default=None)
+    if trial is None or not trial.non_finite:
+        return
+    bad = trial.non_finite
+    is_few = len(bad) <= FEW * trial.samples
+    yield Finding(
+        weight=Weight.LIKELY if is_few else Weight.POSSIBLE,
+        what=f"sample{'s' * (len(bad) > 1)} {', '.join(bad[:5])} hold{'s' * (len(bad) == 1)} NaN or infinite "
+        "numbers, which can spoil the whole training",
+        where=case.loader.dataset_at,
+        why=f"{len(bad):,} of {trial.samples:,} samples of {case.loader.dataset or 'the dataset'} are not finite",
+        fix=(
+            f"look at sample {bad[0]}: torch.isfinite(x).all()",
+            "# antifreeze: ignore[AF331]   (if NaN means 'missing' in your data)",
+        ),
+        evidence=(f"{len(bad):,} of {trial.samples:,} samples looked at",),
+        sample=bad[0],
+        rivals=() if is_few else ("AF307",),
+        decide=None if is_few else f"python -c 'print(dataset[{bad[0]}])'",
+    )

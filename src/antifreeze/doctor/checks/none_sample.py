@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, at, cases, first_line
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
+from antifreeze.doctor.cases import CAME, LoaderCase, at, first_line, sights_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Sight, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
-
-CODE = "AF329"
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", dataset_at=Place("train.py", 19))
 _RAISED = Raised(
@@ -34,75 +33,58 @@ _RAISED = Raised(
     sample="9",
     swallowed="OSError: cannot identify image file",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            raised=_RAISED,
-            none_samples=("9",),
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", has_default_collate=False),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, none_samples=("9",)),),
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED, none_samples=("9",)))
+HEALTHY = tried(
+    Loader(number=0, num_workers=2, start_method="fork", has_default_collate=False), as_written(none_samples=("9",))
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+@check("AF329", "none-sample", sick=SICK, healthy=HEALTHY)
+def none_sample(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in case.trials if _is_about_none(trial)]
     if not failed or any(_is_of_a_part(trial) for trial in case.trials):
-        return []
+        return
     trial = failed[0]
     raised = trial.raised
     batch = [each for each in trial.none_samples if raised and each in raised.batch]
     sample = next(iter(batch or trial.none_samples), None) or (raised.sample if raised else None)
     is_empty = raised is not None and len(batch) == len(raised.batch) > 1 and not _has_default_collate(case)
-    sight = _return(case.facts)
+    sight = _return(case)
     swallowed = _swallowed(case)
     place = (raised.culprit_at if raised else None) or (sight.place if sight else None)
-    place = place or (case.loader.dataset_at if case.loader else None)
+    place = place or case.loader.dataset_at
     hidden = f" {first_line(swallowed)}" if swallowed else ""
     said = f"{raised.type}: {first_line(raised.message)}" if raised else ""
     name = f"sample {sample}" if sample is not None else "a sample"
     if is_empty:
         name = f"every sample of a batch ({', '.join(batch[:8])})"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if trial.none_samples or swallowed else Weight.LIKELY,
-            what=f"the dataset returns None for {name}, and no batch can be made of it",
-            where=place,
-            why=f"None is returned for {name}{at(place)}, and collating it fails ({said}).{hidden}",
-            fix=(
-                "let the error through, and leave the sample out by: antifreeze run --on-error skip {script}",
-                "let collate_fn return None for an empty batch, and skip it in the loop: if batch is None: continue"
-                if is_empty
-                else "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
-            ),
-            evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
-            loader=case.number,
-            worker=raised.worker if raised else None,
-            sample=sample,
-            explains=("AF321", "AF326"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if trial.none_samples or swallowed else Weight.LIKELY,
+        what=f"the dataset returns None for {name}, and no batch can be made of it",
+        where=place,
+        why=f"None is returned for {name}{at(place)}, and collating it fails ({said}).{hidden}",
+        fix=(
+            "let the error through, and leave the sample out by: antifreeze run --on-error skip {script}",
+            "let collate_fn return None for an empty batch, and skip it in the loop: if batch is None: continue"
+            if is_empty
+            else "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",
+        ),
+        evidence=(case.counted(failed), *((f"swallowed: {first_line(swallowed)}",) if swallowed else ())),
+        seen=raised,
+        sample=sample,
+    )
 
 
-def _has_default_collate(case: Case) -> bool:
-    return case.loader is None or case.loader.has_default_collate
+def _has_default_collate(case: LoaderCase) -> bool:
+    return case.loader.has_default_collate
 
 
-def _swallowed(case: Case) -> str:
+def _swallowed(case: LoaderCase) -> str:
     """What the dataset's own `except` caught."""
     told = [trial.raised.swallowed for trial in case.trials if trial.raised]
     told += [text for trial in case.trials for text in trial.swallowed.values()]
@@ -125,29 +107,24 @@ def _is_of_a_part(trial: Trial) -> bool:
     return bool(culprit) and not culprit.startswith("it is None") and not trial.none_samples
 
 
-def _return(facts: Facts) -> Sight | None:
+def _return(case: LoaderCase) -> Sight | None:
     """The only line in the source that returns None in an `except`."""
-    source = facts.source
-    sights = [sight for dataset in (source.datasets if source else ()) for sight in dataset.sights]
-    found = [sight for sight in sights if sight.kind == "returns-none-in-except"]
+    found = sights_in(case.source.datasets, "returns-none-in-except")
     return found[0] if len(found) == 1 else None
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    seen = set()
-    for pair in pairs(facts):
-        sight = next((each for each in pair.dataset.sights if each.kind == "returns-none-in-except"), None)
-        has_own_collate = "collate_fn" in pair.call.arguments
-        if sight is None or has_own_collate or pair.has_workers() is False or sight.place in seen:
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        sight = next(iter(sights_in([dataset], "returns-none-in-except")), None)
+        has_own_collate = "collate_fn" in case.arguments
+        if sight is None or has_own_collate or case.has_workers() is False:
             continue
-        seen.add(sight.place)
         yield Finding(
-            code=CODE,
             weight=Weight.POSSIBLE,
             what="the dataset returns None for samples that it cannot read, and no batch can be made of them",
             where=sight.place,
             why=f"None is returned at {sight.place}{f', for what {sight.also} caught' if sight.also else ''}, and "
-            f"the loader at {pair.call.place} has no collate_fn that would drop it",
+            f"the loader at {case.built_at} has no collate_fn that would drop it",
             fix=(
                 "let the error through, and leave such samples out by: antifreeze run --on-error skip {script}",
                 "collate_fn=lambda batch: default_collate([x for x in batch if x is not None])",

@@ -20,12 +20,14 @@ Read on: https://github.com/benfred/py-spy, https://docs.python.org/3/library/fa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import LOOKED_S, workers_of
 
-CODE = "AF111"
 LONG_S = 10.0
 """No step that is going on leaves a process without any work for so long."""
 RUNNING_SHARE = 0.1
@@ -68,22 +70,23 @@ _WAITS = {
 }
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF111", "not-in-loading", sick=SICK, healthy=HEALTHY)
+def not_in_loading(facts: Facts) -> list[Finding]:
     launchers = {process.parent for process in facts.processes if process.role == "trainer"}
     trainers = [each for each in facts.processes if each.role == "trainer" and each.pid not in launchers]
     alone = [trainer for trainer in trainers if not collective_of(trainer)]
     return [finding for trainer in alone for finding in _examine(trainer, facts)]
 
 
-def _examine(trainer: ProcessPicture, facts: Facts) -> list[Finding]:
+def _examine(trainer: ProcessPicture, facts: Facts) -> Iterator[Finding]:
     workers = workers_of(trainer, facts.processes)
     is_resting = bool(workers) and all(each.stage == "idle" and each.still_s >= LOOKED_S for each in workers)
     # A training that gets on takes a batch now and then, and a worker gets something to do.
     is_running = trainer.cpu_share >= RUNNING_SHARE and trainer.same_place_s >= LOOKED_S and is_resting
     is_blocked = trainer.still_s >= LOOKED_S and trainer.state in ("S", "D")
     if trainer.stage != "step" or trainer.place is None or not (is_running or is_blocked):
-        return []
-    return [_finding(trainer, workers if is_resting else [], is_running=is_running)]
+        return
+    yield _finding(trainer, workers if is_resting else [], is_running=is_running)
 
 
 def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running: bool) -> Finding:
@@ -95,7 +98,6 @@ def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running:
     sure = not is_running and trainer.still_s >= LONG_S and trainer.waits_in not in ("sleep", "disk", "child")
     loading = f"loading is healthy: all {len(idle)} workers are idle and wait for it" if idle else ""
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if sure else Weight.POSSIBLE,
         what=f"the main process{_rank(trainer)} is in {trainer.place}, not in loading: {does}",
         where=trainer.place,
@@ -107,7 +109,6 @@ def _finding(trainer: ProcessPicture, idle: list[ProcessPicture], *, is_running:
         evidence=(f"{100 * trainer.cpu_share:.0f} % CPU", trainer.channel or f"state {trainer.state}"),
         pid=trainer.pid,
         decide=None if sure else f"antifreeze dump {trainer.pid}",
-        explains=("AF103", "AF406"),
     )
 
 

@@ -19,11 +19,10 @@ Read on: https://docs.python.org/3/library/tempfile.html, https://docs.python.or
 
 from __future__ import annotations
 
+from antifreeze.doctor.cases import LoaderCase, loader_cases, sights_in
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
-
-CODE = "AF332"
 
 _DATASET = DatasetClass(
     name="Decoded",
@@ -41,24 +40,24 @@ SICK = _facts(workers=4)
 HEALTHY = _facts(workers=1)
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF332", "one-path-for-all", sick=SICK, healthy=HEALTHY)
+def one_path_for_all(facts: Facts) -> list[Finding]:
     found: dict[Place, Finding] = {}
-    for loader in written_loaders(facts):
-        for sight in (sight for each in loader.datasets for sight in each.sights):
-            if sight.kind == "writes-fixed-path" and loader.workers not in (0, 1):
-                found.setdefault(sight.place, _finding(loader, sight))
+    for case in loader_cases(facts):
+        for sight in sights_in(case.datasets, "writes-fixed-path"):
+            if case.workers not in (0, 1):
+                found.setdefault(sight.place, _finding(case, sight))
     return list(found.values())
 
 
-def _finding(loader: Written, sight: Sight) -> Finding:
-    workers = f"{loader.workers} workers" if loader.workers else "all workers"
+def _finding(case: LoaderCase, sight: Sight) -> Finding:
+    workers = f"{case.workers} workers" if case.workers else "all workers"
     return Finding(
-        code=CODE,
-        weight=Weight.LIKELY if loader.workers else Weight.POSSIBLE,
+        weight=Weight.LIKELY if case.workers else Weight.POSSIBLE,
         what="workers overwrite each other's file",
         where=sight.place,
         why=f"{workers} write to {sight.what} for every sample: the path depends neither on the sample nor on the worker",
         fix=('path = f"{os.getpid()}-{index}"  # a name of its own', "tempfile.NamedTemporaryFile()"),
         evidence=("read in the source",),
-        loader=loader.number,
+        loader=case.number,
     )

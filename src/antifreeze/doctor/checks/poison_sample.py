@@ -18,53 +18,38 @@ Read on: https://docs.python.org/3/library/faulthandler.html
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import at, cases
+from antifreeze.doctor.cases import LoaderCase, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_exit
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried, with_workers
+from antifreeze.doctor.facts import Death, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF313"
-
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=-11, how="SIGSEGV", sample="13", place=Place("train.py", 24))
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=1, outcome=Outcome.CRASH, deaths=(_DEATH,))),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=1, outcome=Outcome.OK, is_whole_epoch=True)),
-)
+_TRIAL = as_written(Outcome.CRASH, deaths=(_DEATH,))
+SICK = tried(FORKED, _TRIAL, with_workers(1, Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(FORKED, _TRIAL, with_workers(1, is_whole_epoch=True))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        times = Counter(death.sample for _, death in deaths_in(case))
-        again = [death for _, death in deaths_in(case) if death.sample is not None and times[death.sample] > 1]
-        if not again:
-            continue
-        death = next((each for each in again if each.place), again[0])
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.CERTAIN,
-                what=f"sample {death.sample} ends every worker that loads it",
-                where=death.place,
-                why=f"who loads it {'ends with' if is_exit(death) else 'is'} {end_of(death)}{at(death.place)}: the sample, "
-                "or the code that reads it, is to blame, and not the loader",
-                fix=(
-                    f"remove or repair sample {death.sample}",
-                    "antifreeze run --on-error skip {script}   (leaves it out, and says so)",
-                ),
-                evidence=(f"reproduced: {times[death.sample]} processes ended at it", end_of(death)),
-                loader=case.number,
-                worker=death.worker,
-                pid=death.pid,
-                sample=death.sample,
-                explains=("AF311", "AF312", "AF314", "AF103", "AF321"),
-            )
-        )
-    return findings
+@check("AF313", "poison-sample", sick=SICK, healthy=HEALTHY)
+def poison_sample(case: LoaderCase) -> Iterator[Finding]:
+    times = Counter(death.sample for _, death in deaths_in(case))
+    again = [death for _, death in deaths_in(case) if death.sample is not None and times[death.sample] > 1]
+    if not again:
+        return
+    death = next((each for each in again if each.place), again[0])
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"sample {death.sample} ends every worker that loads it",
+        where=death.place,
+        why=f"who loads it {'ends with' if is_exit(death) else 'is'} {end_of(death)}{at(death.place)}: the sample, "
+        "or the code that reads it, is to blame, and not the loader",
+        fix=(
+            f"remove or repair sample {death.sample}",
+            "antifreeze run --on-error skip {script}   (leaves it out, and says so)",
+        ),
+        evidence=(f"reproduced: {times[death.sample]} processes ended at it", end_of(death)),
+        seen=death,
+    )

@@ -17,31 +17,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import at, cases, first_line
+from antifreeze.doctor.cases import LoaderCase, at, first_line, sights_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried
 from antifreeze.doctor.facts import (
     DatasetClass,
     Facts,
-    Loader,
     LoaderCall,
     Outcome,
     Place,
     Raised,
     Sight,
     Source,
-    Trial,
 )
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
-CODE = "AF328"
 MESSAGE = "daemonic processes are not allowed to have children"
 FIX = ("antifreeze run {script}", "use threads in the dataset: concurrent.futures.ThreadPoolExecutor")
 
 _RAISED = Raised(type="AssertionError", message=MESSAGE, stage="fetch", place=Place("train.py", 30), sample="0")
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
+SICK = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED))
 HEALTHY = Facts(
     source=Source(
         script="train.py",
@@ -57,43 +52,39 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [*_tried(facts), *_written(facts)]
+@check("AF328", "processes-in-worker", sick=SICK, healthy=HEALTHY)
+def processes_in_worker(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _tried(facts: Facts) -> Iterator[Finding]:
-    for case in cases(facts):
-        failed = [trial for trial in case.trials if trial.raised and MESSAGE in trial.raised.message]
-        raised = failed[0].raised if failed else None
-        if raised is None:
-            continue
-        yield Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what="the dataset starts processes, which torch forbids its workers",
-            where=raised.place,
-            why=f"a process is started{at(raised.place)}, and torch's workers are daemons: {first_line(raised.message)}",
-            fix=FIX,
-            evidence=(case.counted(failed), raised.message[:80]),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-            explains=("AF321", "AF322", "AF323", "AF326"),
-        )
+def _seen(case: LoaderCase) -> Iterator[Finding]:
+    failed = [trial for trial in case.trials if trial.raised and MESSAGE in trial.raised.message]
+    raised = failed[0].raised if failed else None
+    if raised is None:
+        return
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="the dataset starts processes, which torch forbids its workers",
+        where=raised.place,
+        why=f"a process is started{at(raised.place)}, and torch's workers are daemons: {first_line(raised.message)}",
+        fix=FIX,
+        evidence=(case.counted(failed), raised.message[:80]),
+        seen=raised,
+    )
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        sight = next((each for each in pair.dataset.sights if each.kind == "process-pool"), None)
-        is_tried = pair.has_workers()
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        sight = next(iter(sights_in([dataset], "process-pool")), None)
+        is_tried = case.has_workers()
         if sight is None or is_tried is False:
             continue
         yield Finding(
-            code=CODE,
             weight=Weight.LIKELY if is_tried else Weight.POSSIBLE,
             what="the dataset starts processes, which torch forbids its workers",
             where=sight.place,
-            why=f"{sight.what} at {sight.place} runs in the workers of the loader at {pair.call.place}, which are daemons",
+            why=f"{sight.what} at {sight.place} runs in the workers of the loader at {case.built_at}, which are daemons",
             fix=FIX,
             evidence=("as the source has it",),
         )

@@ -18,67 +18,54 @@ https://github.com/pytorch/pytorch/issues/142884
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, carries_gradients, cases, first_line, is_users, of_sample
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, carries_gradients, first_line, is_users, of_sample
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF305"
-
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 37)),),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.HANG,
-            is_as_written=True,
-            raised=Raised(
-                type="AttributeError",
-                message="Can't pickle local object 'Sample.__init__.<locals>.<lambda>'",
-                stage="send",
-                worker=0,
-                culprit="batch[0].decode (a lambda)",
-                culprit_at=Place("train.py", 24),
-            ),
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 37)),
+    as_written(
+        Outcome.HANG,
+        raised=Raised(
+            type="AttributeError",
+            message="Can't pickle local object 'Sample.__init__.<locals>.<lambda>'",
+            stage="send",
+            worker=0,
+            culprit="batch[0].decode (a lambda)",
+            culprit_at=Place("train.py", 24),
         ),
     ),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (_lost(case) if case.is_live else _examine(case))]
+@check("AF305", "result-cannot-be-sent", sick=SICK, healthy=HEALTHY)
+def result_cannot_be_sent(case: LoaderCase) -> Iterator[Finding]:
+    return _lost(case) if case.is_live else _failed(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _failed(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in case.trials if trial.raised and _is_sending(trial.raised)]
     raised = failed[0].raised if failed else None
     if raised is None:
-        return []
+        return
     hangs = any(trial.outcome is Outcome.HANG for trial in failed)
-    loader = case.loader
     # Classes of batches come from the collate_fn.
-    made = (loader.collate_at or loader.dataset_at) if loader else None
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"
-            f"{', and the training waits for it for ever' if hangs else ''}",
-            where=raised.culprit_at or raised.place or made or case.built_at,
-            why=_why(raised),
-            fix=_fix(raised),
-            evidence=(case.counted(failed), f"{raised.type}: {first_line(raised.message)}"),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-            explains=("AF103", "AF321"),
-        )
-    ]
+    made = case.loader.collate_at or case.loader.dataset_at
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"a batch{of_sample(raised.sample)} cannot be sent from the worker"
+        f"{', and the training waits for it for ever' if hangs else ''}",
+        where=raised.culprit_at or raised.place or made or case.built_at,
+        why=_why(raised),
+        fix=_fix(raised),
+        evidence=(case.counted(failed), f"{raised.type}: {first_line(raised.message)}"),
+        seen=raised,
+    )
 
 
 def _why(raised: Raised) -> str:
@@ -101,31 +88,29 @@ def _fix(raised: Raised) -> tuple[str, ...]:
     )
 
 
-def _lost(case: Case) -> list[Finding]:
+def _lost(case: LoaderCase) -> Iterator[Finding]:
     """In a running program: everybody waits, and nobody has the batch."""
     (trial,), trainer = case.trials, case.waiting
     idle = [each for each in trial.stuck if each.role == "worker" and each.stage == "idle"]
     if trainer is None or trial.engine != "torch" or not idle or len(idle) < trial.workers:
-        return []
+        return
     waits = f"the training{at(trainer.place)} waits for a batch that nobody is making"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.POSSIBLE,
-            what=f"all {len(idle)} workers are idle, and {waits}",
-            where=trainer.place,
-            why="the batch was made and got lost: torch drops one that cannot be pickled, or finds no room in /dev/shm, "
-            "after it has printed the error to stderr",
-            fix=(
-                "look for a traceback of _feed in what the program wrote to stderr",
-                "antifreeze run {script}   (names the part that cannot be sent, and needs no /dev/shm)",
-            ),
-            evidence=("seen in the running program", f"nobody moved for {min(each.seconds for each in idle):.0f} s"),
-            pid=trainer.pid,
-            rivals=("AF204", "AF306"),
-            decide="antifreeze doctor {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.POSSIBLE,
+        what=f"all {len(idle)} workers are idle, and {waits}",
+        where=trainer.place,
+        why="the batch was made and got lost: torch drops one that cannot be pickled, or finds no room in /dev/shm, "
+        "after it has printed the error to stderr",
+        fix=(
+            "look for a traceback of _feed in what the program wrote to stderr",
+            "antifreeze run {script}   (names the part that cannot be sent, and needs no /dev/shm)",
+        ),
+        evidence=("seen in the running program", f"nobody moved for {min(each.seconds for each in idle):.0f} s"),
+        pid=trainer.pid,
+        rivals=("AF204", "AF306"),
+        decide="antifreeze doctor {script}",
+        is_cause=False,
+    )
 
 
 def _is_sending(raised: Raised) -> bool:

@@ -18,13 +18,13 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distrib
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import DistributedOrder, Facts, LoaderCall, LoaderLoop, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
-
-CODE = "AF602"
 
 _CALL = LoaderCall(
     place=Place("train.py", 31),
@@ -37,28 +37,19 @@ SICK = Facts(source=_SOURCE)
 HEALTHY = Facts(source=replace(_SOURCE, tells_epochs=True))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    if facts.source is None or facts.source.tells_epochs:
-        return []
-    return [finding for each in written_loaders(facts) for finding in _examine(each, facts.source)]
-
-
-def _examine(loader: Written, source: Source) -> list[Finding]:
-    order = loader.call.distributed if loader.call else None
-    epochs = next((loop.epochs for loop in loader.loops if loop.epochs), None)
-    if loader.call is None or order is None or epochs is None or loader.call.is_in_loop:
-        return []
-    is_likely = order.shuffles is True and not source.unreadable
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if is_likely else Weight.POSSIBLE,
-            what="every epoch has the same order, and every process the same part of the data",
-            where=order.place,
-            why=f"the loop over epochs at {epochs} never calls set_epoch, so the sampler shuffles as in its first epoch",
-            fix=(f"sampler.set_epoch(epoch)   # first in the loop at {epochs}",),
-            evidence=("read in the source: set_epoch occurs nowhere",),
-            loader=loader.number,
-            rivals=() if is_likely else ("AF505",),
-        )
-    ]
+@check("AF602", "same-order-every-epoch", sick=SICK, healthy=HEALTHY)
+def same_order_every_epoch(case: LoaderCase) -> Iterator[Finding]:
+    order = case.call.distributed if case.call else None
+    epochs = next((loop.epochs for loop in case.loops if loop.epochs), None)
+    if case.call is None or order is None or epochs is None or case.call.is_in_loop or case.source.tells_epochs:
+        return
+    is_likely = order.shuffles is True and not case.source.unreadable
+    yield Finding(
+        weight=Weight.LIKELY if is_likely else Weight.POSSIBLE,
+        what="every epoch has the same order, and every process the same part of the data",
+        where=order.place,
+        why=f"the loop over epochs at {epochs} never calls set_epoch, so the sampler shuffles as in its first epoch",
+        fix=(f"sampler.set_epoch(epoch)   # first in the loop at {epochs}",),
+        evidence=("read in the source: set_epoch occurs nowhere",),
+        rivals=() if is_likely else ("AF505",),
+    )

@@ -17,12 +17,14 @@ Read on: https://docs.python.org/3/library/exceptions.html#os-exceptions
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from antifreeze.doctor.cases import at, cases, comes_again, failed_at, first_line, raised_in
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, raised_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried, with_workers
+from antifreeze.doctor.facts import Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF322"
 # Of reads over a network or from a disk; other errors do not pass by themselves.
 PASSING = re.compile(
     r"(^|\.)(OSError|IOError|TimeoutError|timeout|Connection\w*|ReadTimeout\w*|\w*ConnectionError|HTTPError|URLError|"
@@ -30,7 +32,6 @@ PASSING = re.compile(
     r"|^(requests|urllib3|botocore|aiohttp|httpx|fsspec|s3fs|gcsfs)\."
 )
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="OSError",
     message="[Errno 5] Input/output error: '/mnt/nfs/train/000013.npy'",
@@ -38,44 +39,29 @@ _RAISED = Raised(
     place=Place("train.py", 35),
     sample="13",
 )
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True)),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.ERROR, raised=_RAISED)),
-)
+_TRIAL = as_written(Outcome.ERROR, raised=_RAISED)
+SICK = tried(FORKED, _TRIAL, with_workers(0, is_whole_epoch=True))
+HEALTHY = tried(FORKED, _TRIAL, with_workers(0, Outcome.ERROR, raised=_RAISED))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        failed = [trial for trial in raised_in(case, "fetch") if not trial.deaths]
-        raised = failed[0].raised if failed else None
-        if raised is None or raised.type == "StopIteration" or comes_again(case, raised.sample, failed_at) is not False:
-            continue
-        is_passing = bool(PASSING.search(raised.type))
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.LIKELY if is_passing else Weight.POSSIBLE,
-                what=f"sample {raised.sample} failed once, and loaded well when it was tried again",
-                where=raised.place,
-                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; torch ends the epoch at the "
-                "first error",
-                fix=(
-                    "antifreeze run --retry 2 {script}",
-                    f"read once more in the dataset: except {raised.type.rpartition('.')[2]}: time.sleep(1) …",
-                ),
-                evidence=(case.counted(failed), f"sample {raised.sample} loaded in another trial"),
-                loader=case.number,
-                worker=raised.worker,
-                sample=raised.sample,
-                rivals=() if is_passing else ("AF307", "AF321"),
-                decide=None if is_passing else "antifreeze run --retry 1 {script}",
-                explains=("AF321",),
-            )
-        )
-    return findings
+@check("AF322", "sample-failed-once", sick=SICK, healthy=HEALTHY)
+def sample_failed_once(case: LoaderCase) -> Iterator[Finding]:
+    failed = [trial for trial in raised_in(case, "fetch") if not trial.deaths]
+    raised = failed[0].raised if failed else None
+    if raised is None or raised.type == "StopIteration" or comes_again(case, raised.sample, failed_at) is not False:
+        return
+    is_passing = bool(PASSING.search(raised.type))
+    yield Finding(
+        weight=Weight.LIKELY if is_passing else Weight.POSSIBLE,
+        what=f"sample {raised.sample} failed once, and loaded well when it was tried again",
+        where=raised.place,
+        why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; torch ends the epoch at the first error",
+        fix=(
+            "antifreeze run --retry 2 {script}",
+            f"read once more in the dataset: except {raised.type.rpartition('.')[2]}: time.sleep(1) …",
+        ),
+        evidence=(case.counted(failed), f"sample {raised.sample} loaded in another trial"),
+        seen=raised,
+        rivals=() if is_passing else ("AF307", "AF321"),
+        decide=None if is_passing else "antifreeze run --retry 1 {script}",
+    )

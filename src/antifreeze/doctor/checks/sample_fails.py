@@ -18,13 +18,14 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#map-style-datasets
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import CAME, Case, at, cases, comes_again, failed_at, first_line, raised_in
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import CAME, LoaderCase, at, comes_again, failed_at, first_line, raised_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried, with_workers
+from antifreeze.doctor.facts import Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF321"
-
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="PIL.UnidentifiedImageError",
     message="cannot identify image file '11.png'",
@@ -33,52 +34,32 @@ _RAISED = Raised(
     sample="11",
     worker=0,
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.ERROR, raised=_RAISED),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, is_whole_epoch=True),
-    ),
-)
+SICK = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED), with_workers(0, Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED), with_workers(0, is_whole_epoch=True))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF321", "sample-fails", sick=SICK, healthy=HEALTHY)
+def sample_fails(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "fetch") if not trial.deaths]
     raised = failed[0].raised if failed else None
     if raised is None or raised.type == "StopIteration":
-        return []
+        return
     again = comes_again(case, raised.sample, failed_at)
     everywhere = all(trial.raised for trial in case.trials)
     if again is False:
-        return []
+        return
     sample = f"sample {raised.sample}" if raised.sample is not None else "a sample"
     without = [trial for trial in failed if not trial.workers]
     in_workers = " in workers" if not without and any(t.outcome in CAME and not t.workers for t in case.trials) else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if again or (raised.sample is None and everywhere) else Weight.LIKELY,
-            what=f"{sample} cannot be loaded{in_workers}, and the epoch ends there",
-            where=raised.place,
-            why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}",
-            fix=_fix(raised, is_only_in_workers=bool(in_workers)),
-            evidence=(case.counted(failed), *(("it fails without workers, too",) if without else ())),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if again or (raised.sample is None and everywhere) else Weight.LIKELY,
+        what=f"{sample} cannot be loaded{in_workers}, and the epoch ends there",
+        where=raised.place,
+        why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}",
+        fix=_fix(raised, is_only_in_workers=bool(in_workers)),
+        evidence=(case.counted(failed), *(("it fails without workers, too",) if without else ())),
+        seen=raised,
+    )
 
 
 def _fix(raised: Raised, *, is_only_in_workers: bool) -> tuple[str, ...]:

@@ -21,21 +21,22 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader (`tim
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, comes_again
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Stuck, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, comes_again
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, stuck_worker, tried
+from antifreeze.doctor.facts import Outcome, Place, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import (
     Wait,
     frames_above,
     hangs_alone,
     never_returned,
-    sample_at,
     state_of,
     stuck_in,
 )
 
-CODE = "AF103"
 LONG_S = 10.0
 _FOR = {
     "socket": "an answer from the network",
@@ -50,21 +51,15 @@ _FOR = {
 }
 
 _LINE = Place("train.py", 46, "__getitem__", "return int(s.recv(16))")
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(hanging_trial(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.01, waits_in="socket")),),
+SICK = tried(
+    FORKED,
+    as_written(Outcome.HANG, stuck=(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.01, waits_in="socket"),)),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF103", "sample-hangs", sick=SICK, healthy=HEALTHY)
+def sample_hangs(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.OUTSIDE))
     unsure = list(stuck_in(case, Wait.UNKNOWN))
     inside = list(stuck_in(case, Wait.THREAD, Wait.LOCK, Wait.NATIVE))
@@ -73,35 +68,28 @@ def _examine(case: Case) -> list[Finding]:
     elif not case.is_forked:  # a lock that nobody inherited
         unsure += inside
     if not seen and not unsure:
-        return []
+        return
     _, stuck = (seen or unsure)[0]
     # In a program that runs, an answer that takes a few seconds may still come.
     is_sure = bool(seen) and (not case.is_live or stuck.seconds >= LONG_S)
-    return [
-        Finding(
-            code=CODE,
-            weight=case.sure(is_proven=_is_far_beyond(stuck)) if is_sure else Weight.POSSIBLE,
-            what=never_returned(stuck, case),
-            where=stuck.place,
-            why=_why(case, stuck),
-            fix=_fix(case, stuck),
-            evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
-            decide=None if is_sure else f"antifreeze dump {stuck.pid}",
-            explains=("AF109", "AF110", *(() if case.is_live or case.has_launcher else ("AF106",))),
-        )
-    ]
+    yield Finding(
+        weight=case.sure(is_proven=_is_far_beyond(stuck)) if is_sure else Weight.POSSIBLE,
+        what=never_returned(stuck, case),
+        where=stuck.place,
+        why=_why(case, stuck),
+        fix=_fix(case, stuck),
+        evidence=(case.counted({each.workers: each for each, _ in (seen or unsure)}.values()), state_of(stuck)),
+        seen=stuck,
+        rivals=() if is_sure else ("AF406",) if seen else ("AF108",),
+        decide=None if is_sure else f"antifreeze dump {stuck.pid}",
+    )
 
 
 def _is_far_beyond(stuck: Stuck) -> bool:
     return stuck.waits_in != "sleep" and (stuck.typical_s is None or stuck.seconds > 20 * stuck.typical_s)
 
 
-def _why(case: Case, stuck: Stuck) -> str:
+def _why(case: LoaderCase, stuck: Stuck) -> str:
     above = frames_above(stuck)
     call = f", in {above[-1].function}" if above and above[-1].function else ""
     thing = _FOR.get(stuck.waits_in or "", "something")
@@ -110,7 +98,7 @@ def _why(case: Case, stuck: Stuck) -> str:
     return f"it waits for {thing}{at(stuck.place)}{call}, and nothing limits how long"
 
 
-def _fix(case: Case, stuck: Stuck) -> tuple[str, ...]:
+def _fix(case: LoaderCase, stuck: Stuck) -> tuple[str, ...]:
     bound = {
         "disk": "look at the file server: the kernel waits for it, and no time-out can interrupt that",
         "sleep": "bound a loop that sleeps: for attempt in range(100): … else: raise TimeoutError(index)",

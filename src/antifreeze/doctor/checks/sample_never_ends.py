@@ -18,66 +18,54 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, comes_again
-from antifreeze.doctor.examples import hanging_trial, stuck_worker
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Sight, Stuck, Trial
-from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import Wait, never_returned, sample_at, state_of, stuck_in, wait_of
+from collections.abc import Iterator
 
-CODE = "AF108"
+from antifreeze.doctor.cases import LoaderCase, at, comes_again, sights_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, stuck_worker, tried
+from antifreeze.doctor.facts import Outcome, Place, Sight, Stuck, Trial
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import Wait, never_returned, state_of, stuck_in, wait_of
+
 LONG_S = 10.0
 
 _LINE = Place("train.py", 34, "__getitem__", "crop = self.masks[i][y:y + 4, x:x + 4]")
-SICK = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(
-        hanging_trial(
-            stuck_worker(_LINE, worker=1, sample="7", typical_s=0.001, waits_in=None, state="R", cpu_share=1.0)
-        ),
+SICK = tried(
+    FORKED,
+    as_written(
+        Outcome.HANG,
+        stuck=(stuck_worker(_LINE, worker=1, sample="7", typical_s=0.001, waits_in=None, state="R", cpu_share=1.0),),
     ),
 )
-HEALTHY = Facts(
-    loaders=(Loader(number=0, num_workers=2, start_method="fork"),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.SLOW, is_as_written=True),),
-)
+HEALTHY = tried(FORKED, as_written(Outcome.SLOW))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF108", "sample-never-ends", sick=SICK, healthy=HEALTHY)
+def sample_never_ends(case: LoaderCase) -> Iterator[Finding]:
     seen = list(stuck_in(case, Wait.RUNNING))
     if not seen:
-        return []
+        return
     trial, stuck = seen[0]
-    loop = _loop(case.facts, stuck)
+    loop = _loop(case, stuck)
     weight = _weight(case, trial, stuck, has_loop=loop is not None)
     around = f"; the loop{at(loop.place)} has no end of its own" if loop else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what=never_returned(stuck, case),
-            where=loop.place if loop else stuck.place,
-            why=f"it has been computing{at(stuck.place)} all the time and does not come to an end{around}",
-            fix=(
-                "bound the number of attempts: for attempt in range(100): … else: raise ValueError(index)",
-                "antifreeze run --on-error skip {script}   (then leaves out what raises)",
-            ),
-            evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            rivals=("AF406",) if weight is Weight.POSSIBLE else (),
-            decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
-            explains=("AF106", "AF109", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=weight,
+        what=never_returned(stuck, case),
+        where=loop.place if loop else stuck.place,
+        why=f"it has been computing{at(stuck.place)} all the time and does not come to an end{around}",
+        fix=(
+            "bound the number of attempts: for attempt in range(100): … else: raise ValueError(index)",
+            "antifreeze run --on-error skip {script}   (then leaves out what raises)",
+        ),
+        evidence=(case.counted({each.workers: each for each, _ in seen}.values()), state_of(stuck)),
+        seen=stuck,
+        rivals=("AF406",) if weight is Weight.POSSIBLE else (),
+        decide=f"antifreeze dump {stuck.pid}" if weight is Weight.POSSIBLE else None,
+    )
 
 
-def _weight(case: Case, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight:
+def _weight(case: LoaderCase, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight:
     if case.is_live:
         workers = [each for each in trial.stuck if each.role == "worker"]
         # If all compute, loading may just be slow; if one does while others have nothing to do, it holds them up.
@@ -89,10 +77,10 @@ def _weight(case: Case, trial: Trial, stuck: Stuck, *, has_loop: bool) -> Weight
     return Weight.CERTAIN if again else Weight.LIKELY
 
 
-def _loop(facts: Facts, stuck: Stuck) -> Sight | None:
+def _loop(case: LoaderCase, stuck: Stuck) -> Sight | None:
     """The endless loop in the source that the stuck line belongs to."""
-    if facts.source is None or stuck.place is None:
+    if stuck.place is None:
         return None
-    loops = [sight for dataset in facts.source.datasets for sight in dataset.sights if sight.kind == "endless-loop"]
+    loops = sights_in(case.source.datasets, "endless-loop")
     lines = {(frame.file, frame.function) for frame in (stuck.place, *stuck.frames)}
     return next((loop for loop in loops if (loop.place.file, loop.place.function) in lines), None)

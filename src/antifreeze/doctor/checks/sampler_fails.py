@@ -14,48 +14,37 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#data-loading-order-and-s
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases, first_line
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, first_line
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.torch_side.frames import NEXT_INDEX
 
-CODE = "AF327"
-
 _LOADER = Loader(number=0, num_workers=2, sampler="CurriculumSampler", built_at=Place("train.py", 43))
 _RAISED = Raised(type="IndexError", message="list index out of range", stage="sampler", place=Place("train.py", 37))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        failed = [trial for trial in case.trials if trial.raised and _is_of_sampler(trial.raised)]
-        raised = failed[0].raised if failed else None
-        if raised is None:
-            continue
-        name = (case.loader.sampler if case.loader else "") or "the sampler"
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.CERTAIN,
-                what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",
-                where=raised.place or case.built_at,
-                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training "
-                "process, ahead of the workers",
-                fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
-                evidence=(case.counted(failed),),
-                loader=case.number,
-                explains=("AF321",),
-            )
-        )
-    return findings
+@check("AF327", "sampler-fails", sick=SICK, healthy=HEALTHY)
+def sampler_fails(case: LoaderCase) -> Iterator[Finding]:
+    failed = [trial for trial in case.trials if trial.raised and _is_of_sampler(trial.raised)]
+    raised = failed[0].raised if failed else None
+    if raised is None:
+        return
+    name = case.loader.sampler or "the sampler"
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{name} fails in the middle of the epoch, and batches that were on their way are lost",
+        where=raised.place or case.built_at,
+        why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; a sampler runs in the training "
+        "process, ahead of the workers",
+        fix=(f"mend the line{at(raised.place)}; list(sampler) runs it alone",),
+        evidence=(case.counted(failed),),
+    )
 
 
 def _is_of_sampler(raised: Raised) -> bool:

@@ -17,11 +17,13 @@ https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.default_collate
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, carries_gradients, cases, first_line, loads_elsewhere, raised_in
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
-from antifreeze.doctor.finding import Finding, Weight
+from collections.abc import Iterator
 
-CODE = "AF326"
+from antifreeze.doctor.cases import LoaderCase, at, carries_gradients, first_line, loads_elsewhere, raised_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised
+from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 32), dataset_at=Place("train.py", 19))
 _RAISED = Raised(
@@ -32,25 +34,16 @@ _RAISED = Raised(
     batch=("4", "5", "6", "7"),
     culprit="it has no key 'boxes'",
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF326", "samples-do-not-stack", sick=SICK, healthy=HEALTHY)
+def samples_do_not_stack(case: LoaderCase) -> Iterator[Finding]:
     failed = [trial for trial in raised_in(case, "collate") if not trial.none_samples and not trial.deaths]
     raised = failed[0].raised if failed else None
     if raised is None or ("NoneType" in raised.message and not raised.culprit) or carries_gradients(raised):
-        return []
+        return
     # Where the others are alike elsewhere, the sample was, too: something spoilt it on the way.
     is_spoilt = loads_elsewhere(case, raised.sample) and len(failed) == 1
     weight = Weight.POSSIBLE if is_spoilt else Weight.CERTAIN if raised.sample is not None else Weight.LIKELY
@@ -58,28 +51,21 @@ def _examine(case: Case) -> list[Finding]:
     of = f"samples {', '.join(raised.batch[:8])}" if raised.batch else "its samples"
     said = f"{raised.type}: {first_line(raised.message)}"
     differs = f"{odd} is not like the others{f' ({raised.culprit})' if raised.culprit else ''}"
-    loader = case.loader
-    place = raised.culprit_at or raised.place or (loader.collate_at or loader.dataset_at if loader else None)
-    is_users_own = loader is not None and not loader.has_default_collate and raised.sample is None
-    return [
-        Finding(
-            code=CODE,
-            weight=weight,
-            what=f"a batch cannot be put together: {odd} does not fit",
-            where=place or case.built_at,
-            why=f"{of}: {differs}; collating them fails{at(raised.place)} with {said}"
-            if not is_users_own
-            else f"your collate_fn fails{at(raised.place)} for {of}: {said}",
-            fix=(
-                f"give {odd} what the others have: an empty tensor for what is missing, or one size for all",
-                "DataLoader(…, collate_fn=…) that pads, e.g. with torch.nn.utils.rnn.pad_sequence",
-            ),
-            evidence=(case.counted(failed), said),
-            loader=case.number,
-            worker=raised.worker,
-            sample=raised.sample,
-            rivals=("AF307", "AF308") if is_spoilt else (),
-            decide="antifreeze run {script}" if is_spoilt else None,
-            explains=("AF321",),
-        )
-    ]
+    place = raised.culprit_at or raised.place or case.loader.collate_at or case.loader.dataset_at
+    is_users_own = not case.loader.has_default_collate and raised.sample is None
+    yield Finding(
+        weight=weight,
+        what=f"a batch cannot be put together: {odd} does not fit",
+        where=place or case.built_at,
+        why=f"{of}: {differs}; collating them fails{at(raised.place)} with {said}"
+        if not is_users_own
+        else f"your collate_fn fails{at(raised.place)} for {of}: {said}",
+        fix=(
+            f"give {odd} what the others have: an empty tensor for what is missing, or one size for all",
+            "DataLoader(…, collate_fn=…) that pads, e.g. with torch.nn.utils.rnn.pad_sequence",
+        ),
+        evidence=(case.counted(failed), said),
+        seen=raised,
+        rivals=("AF307", "AF308") if is_spoilt else (),
+        decide="antifreeze run {script}" if is_spoilt else None,
+    )

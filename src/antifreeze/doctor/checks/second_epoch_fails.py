@@ -20,14 +20,16 @@ https://docs.python.org/3/glossary.html#term-iterator
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from antifreeze.doctor.cases import Case, at, cases, comes_again, failed_at, first_line, is_users
+from antifreeze.doctor.cases import LoaderCase, at, comes_again, failed_at, first_line, is_users
+from antifreeze.doctor.check import check
 from antifreeze.doctor.checks.sample_failed_once import PASSING
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF333"
 STAGES = ("fetch", "collate", "sampler")
 
 _LOADER = Loader(
@@ -39,55 +41,47 @@ _LOADER = Loader(
     dataset="Lines",
     dataset_at=Place("train.py", 9),
 )
-_TRIAL = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, batches=20, epochs=2)
-SICK = Facts(loaders=(_LOADER,), trials=(replace(_TRIAL, outcome=Outcome.SHORT, is_whole_epoch=True),))
-HEALTHY = Facts(loaders=(_LOADER,), trials=(_TRIAL,))
+_TRIAL = as_written(batches=20, epochs=2)
+SICK = tried(_LOADER, replace(_TRIAL, outcome=Outcome.SHORT, is_whole_epoch=True))
+HEALTHY = tried(_LOADER, _TRIAL)
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [
-        finding
-        for case in cases(facts)
-        for trial in case.trials
-        if trial.epochs > 1
-        for finding in _examine(case, trial)
-    ]
+@check("AF333", "second-epoch-fails", sick=SICK, healthy=HEALTHY)
+def second_epoch_fails(case: LoaderCase) -> list[Finding]:
+    return [finding for trial in case.trials if trial.epochs > 1 for finding in _examine(case, trial)]
 
 
-def _examine(case: Case, trial: Trial) -> list[Finding]:
+def _examine(case: LoaderCase, trial: Trial) -> Iterator[Finding]:
     if trial.outcome is Outcome.SHORT:
-        return [_empty(case)]
+        yield _empty(case)
+        return
     raised = trial.raised
     if trial.outcome is not Outcome.ERROR or raised is None or not _is_of_the_epoch(case, trial, raised):
-        return []
+        return
     why = f"{raised.type}{at(raised.place)}: {first_line(raised.message)}; {_left_behind(case)}"
     finding = _finding(case, "the second epoch fails, and the first did not", raised.place, why, seen=raised.type)
-    return [replace(finding, worker=raised.worker, sample=raised.sample)]
+    yield replace(finding, worker=raised.worker, sample=raised.sample)
 
 
-def _is_of_the_epoch(case: Case, trial: Trial, raised: Raised) -> bool:
+def _is_of_the_epoch(case: LoaderCase, trial: Trial, raised: Raised) -> bool:
     """Not of a sample that fails whenever it is loaded, nor of one that failed by chance."""
     if raised.stage not in STAGES or not is_users(raised) or PASSING.search(raised.type):
         return False
     return trial.is_whole_epoch or comes_again(case, raised.sample, failed_at) is False
 
 
-def _empty(case: Case) -> Finding:
+def _empty(case: LoaderCase) -> Finding:
     """A stream, or the sampler of a map-style dataset, that was used up."""
     loader = case.loader
-    is_stream = loader is not None and loader.is_iterable
-    name = ((loader.dataset if is_stream else loader.sampler) if loader else "") or ("the sampler", "the stream")[
-        is_stream
-    ]
-    where = (loader.dataset_at if loader and is_stream else None) or case.built_at
+    name = loader.dataset or "the stream" if loader.is_iterable else loader.sampler or "the sampler"
+    where = (loader.dataset_at if loader.is_iterable else None) or case.built_at
     why = f"{name} has nothing left to give once it was read to its end; {_left_behind(case)}"
     return _finding(case, "the second epoch is empty, without an error", where, why, seen="it was over at once")
 
 
-def _finding(case: Case, what: str, where: Place | None, why: str, *, seen: str) -> Finding:
+def _finding(case: LoaderCase, what: str, where: Place | None, why: str, *, seen: str) -> Finding:
     is_repeated = case.loop is None or case.loop.epochs is not None
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if is_repeated else Weight.POSSIBLE,
         what=what,
         where=where,
@@ -97,17 +91,15 @@ def _finding(case: Case, what: str, where: Place | None, why: str, *, seen: str)
             *(("DataLoader(…, persistent_workers=False)",) if _keeps_workers(case) else ()),
         ),
         evidence=(f"a second epoch was begun: {seen}", *(() if is_repeated else ("no loop over epochs is seen",))),
-        loader=case.number,
         rivals=() if is_repeated else ("AF322",),
-        explains=("AF321", "AF322", "AF324", "AF326", "AF327"),
     )
 
 
-def _left_behind(case: Case) -> str:
+def _left_behind(case: LoaderCase) -> str:
     if _keeps_workers(case):
         return "persistent workers keep what the first epoch did to their dataset"
     return "the second epoch finds what the first one left behind in the dataset, the sampler or on disk"
 
 
-def _keeps_workers(case: Case) -> bool:
-    return case.loader is not None and case.loader.persistent_workers
+def _keeps_workers(case: LoaderCase) -> bool:
+    return case.loader.persistent_workers

@@ -20,52 +20,37 @@ https://docs.pytorch.org/docs/stable/data.html#multi-process-data-loading
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, whose
-from antifreeze.doctor.facts import Facts, Held, Loader, Outcome, Place, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Held, Loader, Place
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.handles import harm_of, own_name
 
-CODE = "AF308"
-
 _CONNECTION = Held(path="dataset.conn", kind="socket", what="an HTTPConnection", place=Place("train.py", 39))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_CONNECTION,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, wrong=("2",)),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(wrong=("2",)), with_workers(0))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF308", "shared-connection", sick=SICK, healthy=HEALTHY)
+def shared_connection(case: LoaderCase) -> Iterator[Finding]:
     harm = harm_of(case, "socket")
     if harm is None:
-        return []
+        return
     name = own_name(harm.held.path, harm.held.place)
-    return [
-        Finding(
-            code=CODE,
-            weight=harm.weight,
-            what="workers get each other's answers: they share one connection",
-            where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
-            why=f"{whose(harm.held)} was connected before the workers were forked, so all of them write to and read "
-            f"from one socket{at(harm.raised.place if harm.raised else None)}",
-            fix=(
-                f"connect in each worker: {name} = antifreeze.per_worker(make_connection), then use {name}()",
-                "antifreeze run {script}",
-            ),
-            evidence=harm.evidence,
-            loader=case.number,
-            sample=harm.sample,
-            explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331", "AF333"),
-        )
-    ]
+    yield Finding(
+        weight=harm.weight,
+        what="workers get each other's answers: they share one connection",
+        where=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
+        why=f"{whose(harm.held)} was connected before the workers were forked, so all of them write to and read "
+        f"from one socket{at(harm.raised.place if harm.raised else None)}",
+        fix=(
+            f"connect in each worker: {name} = antifreeze.per_worker(make_connection), then use {name}()",
+            "antifreeze run {script}",
+        ),
+        evidence=harm.evidence,
+        sample=harm.sample,
+    )

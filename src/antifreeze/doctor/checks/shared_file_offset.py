@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, whose
-from antifreeze.doctor.facts import Assignment, Facts, Held, Loader, Outcome, Place, Trial
+from antifreeze.doctor.cases import LoaderCase, at, whose
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Assignment, DatasetClass, Held, Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.handles import harm_of, opener, own_name
-from antifreeze.doctor.unrun import Pair, pairs
 
-CODE = "AF307"
 KINDS = ("file", "archive", "hdf5")
 DESCRIPTORS = ("os.open", "fileno")
 OPENS = ("open", "io.open", "zipfile.ZipFile", "tarfile.open", "numpy.load", "gzip.open", *DESCRIPTORS)
@@ -42,25 +42,17 @@ MOVES |= {"os.read", "os.readv", "os.lseek", "os.sendfile"}
 
 _FILE = Held(path="dataset.f", kind="file", what="an open file 'records.bin' (mode 'rb')", place=Place("train.py", 27))
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", held=(_FILE,))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, wrong=("460", "17")),
-        Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(wrong=("460", "17")), with_workers(0))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    tried = [finding for case in cases(facts) for finding in (_seen(case) or _possible(case))]
-    return [*tried, *_written(facts)]
+@check("AF307", "shared-file-offset", sick=SICK, healthy=HEALTHY)
+def shared_file_offset(case: LoaderCase) -> Iterator[Finding]:
+    yield from (_seen(case) or _possible(case))
+    yield from _read(case)
 
 
-def _seen(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> list[Finding]:
     harm = harm_of(case, *KINDS)
     if harm is None:
         return []
@@ -72,13 +64,12 @@ def _seen(case: Case) -> list[Finding]:
             f"{_where(harm.raised.place if harm.raised else None)}",
             place=harm.held.place or (harm.raised.place if harm.raised else None) or case.built_at,
             evidence=harm.evidence,
-            case=case,
             sample=harm.sample,
         )
     ]
 
 
-def _possible(case: Case) -> list[Finding]:
+def _possible(case: LoaderCase) -> list[Finding]:
     """A file that is read by position in several workers; it went well in the trial, or nothing was tried."""
     if not case.is_forked or case.num_workers < 2:
         return []
@@ -96,7 +87,6 @@ def _possible(case: Case) -> list[Finding]:
                     why=why,
                     place=held.place or assignment.place,
                     evidence=(f"used by {', '.join(sorted(MOVES & set(assignment.used_as)))} per sample",),
-                    case=case,
                 )
             ]
     return []
@@ -109,7 +99,6 @@ def _finding(
     why: str,
     place: Place | None,
     evidence: tuple[str, ...],
-    case: Case | None = None,
     sample: str | None = None,
 ) -> Finding:
     name, is_archive = own_name(held.path, held.place), held.kind == "archive"
@@ -118,7 +107,6 @@ def _finding(
     by_place = "" if is_archive else f"read without a position: os.pread({number}, count, offset), or numpy.memmap"
     may = "may get" if weight is Weight.POSSIBLE else "get"
     return Finding(
-        code=CODE,
         weight=weight,
         what=f"workers {may} each other's data, without an error or with a strange one: they share one open file",
         where=place,
@@ -129,11 +117,9 @@ def _finding(
             *((by_place,) if by_place else ()),
         ),
         evidence=evidence,
-        loader=case.number if case else None,
         sample=sample,
         rivals=("AF332",) if weight is Weight.POSSIBLE else (),
         decide="antifreeze doctor --batches 200 {script}" if weight is Weight.POSSIBLE else None,
-        explains=("AF302", "AF321", "AF322", "AF324", "AF326", "AF331", "AF333"),
     )
 
 
@@ -145,25 +131,24 @@ def _where(place: Place | None) -> str:
     return f"; it showed{at(place)}" if place else ""
 
 
-def _assignment(case: Case, held: Held) -> Assignment | None:
+def _assignment(case: LoaderCase, held: Held) -> Assignment | None:
     """Where the source opens what is held."""
-    source = case.facts.source
     name = held.path.rpartition(".")[2]
-    found = (each for dataset in (source.datasets if source else ()) for each in dataset.assignments)
+    found = (each for dataset in case.source.datasets for each in dataset.assignments)
     return next((each for each in found if each.name == name and each.value in OPENS), None)
 
 
 # --- from the source alone
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        if pair.start_method in (None, "fork") and pair.has_workers(more_than=1) is not False:
-            yield from _moved(pair)
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        if case.start_method in (None, "fork") and case.has_workers(more_than=1) is not False:
+            yield from _moved(dataset)
 
 
-def _moved(pair: Pair) -> Iterator[Finding]:
-    for each in pair.dataset.assignments:
+def _moved(dataset: DatasetClass) -> Iterator[Finding]:
+    for each in dataset.assignments:
         moves = MOVES & set(each.used_as)
         is_read = each.mode is None or not set(each.mode) & set("wax")
         if each.value in OPENS and each.value != "numpy.load" and moves and is_read:
@@ -172,7 +157,7 @@ def _moved(pair: Pair) -> Iterator[Finding]:
                 Held(path=f"dataset.{each.name}", kind=kind, what=_what(each.value), place=each.place),
                 weight=Weight.POSSIBLE,
                 why=f"dataset.{each.name} is opened at {each.place} and used at "
-                f"{each.used_at or pair.dataset.place}; forked workers share it, with one position for all",
+                f"{each.used_at or dataset.place}; forked workers share it, with one position for all",
                 place=each.place,
                 evidence=(f"{each.value}, then {', '.join(sorted(moves))} per sample",),
             )

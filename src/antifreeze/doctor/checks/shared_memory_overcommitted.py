@@ -19,58 +19,51 @@ https://docs.docker.com/reference/cli/docker/container/run/#options
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, size, whose
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, size, whose
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, of_worker, signal_of
-from antifreeze.doctor.facts import Death, Facts, Held, Loader, Machine, Outcome, Place, Trial
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Death, Held, Loader, Machine, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF205"
 MB = 1 << 20
 
 _CACHE = Held(path="dataset.shm", kind="shared-memory", what="SharedMemory of 93 MB", place=Place("train.py", 27))
 _DEATH = Death(worker=1, pid=4243, exitcode=-7, how="SIGBUS", sample="42", place=Place("train.py", 35))
-SICK = Facts(
+SICK = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),
+    as_written(Outcome.CRASH, deaths=(_DEATH,)),
     machine=Machine(cpus=2, usable_cpus=2, shm_total_bytes=64 * MB, shm_free_bytes=0),
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
 )
-HEALTHY = Facts(
+HEALTHY = tried(
+    Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),
+    as_written(),
     machine=Machine(cpus=2, usable_cpus=2, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
-    loaders=(Loader(number=0, num_workers=2, start_method="fork", held=(_CACHE,)),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF205", "shared-memory-overcommitted", sick=SICK, healthy=HEALTHY)
+def shared_memory_overcommitted(case: LoaderCase) -> Iterator[Finding]:
     death = next((death for _, death in deaths_in(case) if signal_of(death) == "SIGBUS"), None)
     machine = case.facts.machine
     total = machine.shm_total_bytes if machine else None
     shared = [held for held in case.held if held.kind == "shared-memory"]
     is_full = machine is not None and bool(total) and (machine.shm_free_bytes or total or 0) < 0.02 * (total or 0)
     if death is None or not (shared or is_full):
-        return []
+        return
     room = f"/dev/shm has {size(total)}" if total else "/dev/shm has no more room"
     cache = f"{whose(shared[0])} is in /dev/shm and takes its memory there as it is written" if shared else "it is full"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if shared else Weight.LIKELY,
-            what=f"{of_worker(death)} was ended by SIGBUS: it wrote to shared memory that has no room left",
-            where=death.place or (shared[0].place if shared else None),
-            why=f"{room}; {cache}, last{at(death.place)}" if death.place else f"{room}; {cache}",
-            fix=(
-                "docker run --shm-size=2g …",
-                "keep the cache on disk, where all workers share it as well: numpy.memmap(path, dtype, 'w+', shape=…)",
-            ),
-            evidence=(f"pid {death.pid}: SIGBUS",),
-            loader=case.number,
-            worker=death.worker,
-            pid=death.pid,
-            sample=death.sample,
-            explains=("AF312", "AF313", "AF321"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if shared else Weight.LIKELY,
+        what=f"{of_worker(death)} was ended by SIGBUS: it wrote to shared memory that has no room left",
+        where=death.place or (shared[0].place if shared else None),
+        why=f"{room}; {cache}, last{at(death.place)}" if death.place else f"{room}; {cache}",
+        fix=(
+            "docker run --shm-size=2g …",
+            "keep the cache on disk, where all workers share it as well: numpy.memmap(path, dtype, 'w+', shape=…)",
+        ),
+        evidence=(f"pid {death.pid}: SIGBUS",),
+        seen=death,
+    )

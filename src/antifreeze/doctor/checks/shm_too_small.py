@@ -20,49 +20,43 @@ https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import cases
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Machine, Outcome, Place, Raised, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF204"
 MB = 1 << 20
 
 _LOADER = Loader(number=0, built_at=Place("train.py", 41), num_workers=8, prefetch_factor=2, batch_size=32)
-SICK = Facts(
-    machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=8,
-            outcome=Outcome.ERROR,
-            is_as_written=True,
-            batch_bytes=26 * MB,
-            raised=Raised(
-                type="RuntimeError",
-                message="unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
-                stage="collate",
-            ),
+SICK = tried(
+    _LOADER,
+    as_written(
+        Outcome.ERROR,
+        workers=8,
+        batch_bytes=26 * MB,
+        raised=Raised(
+            type="RuntimeError",
+            message="unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
+            stage="collate",
         ),
     ),
+    machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB),
 )
-HEALTHY = Facts(
+HEALTHY = tried(
+    _LOADER,
+    as_written(workers=8, batch_bytes=26 * MB),
     machine=Machine(cpus=8, usable_cpus=8, shm_total_bytes=2048 * MB, shm_free_bytes=2000 * MB),
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=8, outcome=Outcome.OK, is_as_written=True, batch_bytes=26 * MB),),
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for loader in facts.loaders for finding in _examine(facts, loader)]
-
-
-def _examine(facts: Facts, loader: Loader) -> list[Finding]:
-    machine = facts.machine
+@check("AF204", "shm-too-small", sick=SICK, healthy=HEALTHY)
+def shm_too_small(case: LoaderCase) -> Iterator[Finding]:
+    machine, loader, trials = case.facts.machine, case.loader, case.trials
     if machine is None or machine.shm_total_bytes is None or not loader.num_workers:
-        return []
-    trials = [trial for trial in facts.trials if trial.loader == loader.number]
+        return
     size = machine.shm_total_bytes
     is_seen = any(_is_full(trial) for trial in trials if trial.engine == "torch")
     batch = max((trial.batch_bytes for trial in trials if trial.batch_bytes), default=0)
@@ -70,52 +64,44 @@ def _examine(facts: Facts, loader: Loader) -> list[Finding]:
     if loader.batches is not None:
         ahead = min(ahead, loader.batches)
     if not is_seen and batch * ahead <= size:
-        return _kept(facts, loader, batch, size)
+        yield from _kept(case, loader, batch, size)
+        return
     # Batches pile up only where training is slower than loading; a trial does not train.
     works = any(trial.is_as_written and trial.outcome is Outcome.OK for trial in trials)
     needs = f"a batch has {batch / MB:.0f} MB, and {ahead} of them are on their way at once" if batch else "its batches"
     fix = ["antifreeze run {script}", "docker run --shm-size=1g …"]
     if batch and batch <= size:
         fix.append("DataLoader(…, prefetch_factor=1) or fewer workers")
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if is_seen else Weight.POSSIBLE if works else Weight.LIKELY,
-            what="shared memory runs full, and the workers cannot hand over their batches",
-            where=loader.built_at,
-            why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
-            fix=tuple(fix),
-            evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
-            loader=loader.number,
-            explains=("AF103", "AF305", "AF321", "AF326"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if is_seen else Weight.POSSIBLE if works else Weight.LIKELY,
+        what="shared memory runs full, and the workers cannot hand over their batches",
+        where=loader.built_at,
+        why=f"/dev/shm has {size / MB:.0f} MB; {needs}",
+        fix=tuple(fix),
+        evidence=("reproduced: No space left on device",) if is_seen else (f"{ahead} × {batch / MB:.0f} MB",),
+    )
 
 
-def _kept(facts: Facts, loader: Loader, batch: int, size: int) -> list[Finding]:
+def _kept(case: LoaderCase, loader: Loader, batch: int, size: int) -> Iterator[Finding]:
     """What a loop keeps of an epoch stays in /dev/shm."""
-    loop = next((case.loop for case in cases(facts) if case.number == loader.number), None)
-    batches = loader.batches or 0
+    loop, batches = case.loop, loader.batches or 0
     if loop is None or not loop.kept or batch * batches <= size:
-        return []
+        return
     is_all = loop.keeps_all and not loop.breaks
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if is_all else Weight.POSSIBLE,
-            what="shared memory runs full: a batch from a worker stays there for as long as it, or a view of it, lives",
-            where=loop.kept[0],
-            why=f"{loop.kept[0].text or 'a line'} at {loop.kept[0]} keeps {'' if is_all else 'a part of '}every batch; an "
-            f"epoch has {batches:,} of up to {batch / MB:.1f} MB, and /dev/shm has {size / MB:.0f} MB",
-            fix=(
-                "antifreeze run {script}",
-                "keep a copy: .clone(), or .numpy().copy()",
-                "docker run --shm-size=… larger than all that is kept",
-            ),
-            evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
-            loader=loader.number,
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if is_all else Weight.POSSIBLE,
+        what="shared memory runs full: a batch from a worker stays there for as long as it, or a view of it, lives",
+        where=loop.kept[0],
+        why=f"{loop.kept[0].text or 'a line'} at {loop.kept[0]} keeps {'' if is_all else 'a part of '}every batch; an "
+        f"epoch has {batches:,} of up to {batch / MB:.1f} MB, and /dev/shm has {size / MB:.0f} MB",
+        fix=(
+            "antifreeze run {script}",
+            "keep a copy: .clone(), or .numpy().copy()",
+            "docker run --shm-size=… larger than all that is kept",
+        ),
+        evidence=(f"{batches:,} × {batch / MB:.1f} MB kept > {size / MB:.0f} MB",),
+        is_cause=False,
+    )
 
 
 def _is_full(trial: Trial) -> bool:

@@ -21,85 +21,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import CAME, Case, cases
-from antifreeze.doctor.facts import Facts, Loader, LoaderLoop, Outcome, Place, Source, Stuck, Trial
+from antifreeze.doctor.cases import CAME, LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, LoaderLoop, Outcome, Place, Source, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.waits import is_at_work
 
-CODE = "AF405"
 # torch waits 5 s for a worker (MP_STATUS_CHECK_INTERVAL); less is ordinary work being finished.
 SLOW_S = 4.0
 
 _LINE = Place("train.py", 25, "__getitem__", "time.sleep(60)")
 _LOADER = Loader(number=0, num_workers=2, built_at=Place("train.py", 31), iterated_at=Place("train.py", 31))
-SICK = Facts(
-    source=Source(script="train.py", loops=(LoaderLoop(place=Place("train.py", 31), breaks=(Place("train.py", 37),)),)),
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.SLOW,
-            is_as_written=True,
-            shutdown_s=10.0,
-            stuck=(Stuck(role="worker", worker=0, pid=4243, sample="4", place=_LINE, stage="fetch", waits_in="sleep"),),
-        ),
+SICK = tried(
+    _LOADER,
+    as_written(
+        Outcome.SLOW,
+        shutdown_s=10.0,
+        stuck=(Stuck(role="worker", worker=0, pid=4243, sample="4", place=_LINE, stage="fetch", waits_in="sleep"),),
     ),
+    source=Source(script="train.py", loops=(LoaderLoop(place=Place("train.py", 31), breaks=(Place("train.py", 37),)),)),
 )
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, shutdown_s=0.1),),
-)
+HEALTHY = tried(_LOADER, as_written(shutdown_s=0.1))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in (*_examine(case), *_held_by_threads(case))]
+@check("AF405", "slow-shutdown", sick=SICK, healthy=HEALTHY)
+def slow_shutdown(case: LoaderCase) -> Iterator[Finding]:
+    yield from _left_early(case)
+    yield from _held_by_threads(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _left_early(case: LoaderCase) -> Iterator[Finding]:
     slow = [
         t for t in case.trials if t.engine == "torch" and t.workers and (t.shutdown_s or 0) >= SLOW_S and not t.deaths
     ]
     if not slow:
-        return []
+        return
     trial = slow[0]
     loop = case.loop
     leaves = loop.breaks if loop else ()
     if not leaves and trial.outcome not in CAME:  # what hangs or fails has another trouble
-        return []
+        return
     busy = next((each for each in trial.stuck if is_at_work(each, trial) and each.place), None)
     long = case.slowest
     line = busy.place if busy else None
     at_what = f" at {line}" if line else f" at sample {long.sample} ({long.seconds:.1f} s)" if long else " with samples"
     leaves_at = f"the loop is left at {leaves[0]}" if leaves else "a loop that is left early"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if leaves else Weight.POSSIBLE,
-            what=f"leaving the loop took {trial.shutdown_s:.0f} s",
-            where=leaves[0] if leaves else case.built_at,
-            why=f"{leaves_at} while workers are busy{at_what}; torch waits 5 s for each of {trial.workers} workers in turn",
-            fix=("antifreeze run {script}   (all workers together get 2 s)", "keep samples short"),
-            evidence=(f"timed in a trial: {trial.shutdown_s:.1f} s",),
-            loader=case.number,
-            worker=busy.worker if busy else None,
-            pid=busy.pid if busy else None,
-            sample=busy.sample if busy else None,
-            rivals=() if leaves else ("AF103",),
-            decide=None if leaves else "antifreeze run --stats {script}",
-            explains=("AF106",),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if leaves else Weight.POSSIBLE,
+        what=f"leaving the loop took {trial.shutdown_s:.0f} s",
+        where=leaves[0] if leaves else case.built_at,
+        why=f"{leaves_at} while workers are busy{at_what}; torch waits 5 s for each of {trial.workers} workers in turn",
+        fix=("antifreeze run {script}   (all workers together get 2 s)", "keep samples short"),
+        evidence=(f"timed in a trial: {trial.shutdown_s:.1f} s",),
+        seen=busy,
+        sample=busy.sample if busy else None,
+        rivals=() if leaves else ("AF103",),
+        decide=None if leaves else "antifreeze run --stats {script}",
+    )
 
 
-def _held_by_threads(case: Case) -> Iterator[Finding]:
+def _held_by_threads(case: LoaderCase) -> Iterator[Finding]:
     """Workers that have done their work and do not end, because Python waits for their threads."""
     held = [(trial, stuck) for trial in case.trials for stuck in trial.stuck if _waits_for_threads(stuck)]
-    if held and case.loader is not None:
+    if held and case.is_found:
         trial, stuck = held[0]
         yield Finding(
-            code=CODE,
             weight=Weight.CERTAIN,
             what=f"the workers do not end when the epoch does, and torch waits 5 s for each of {trial.workers}",
             where=case.loader.dataset_at or case.built_at,
@@ -107,10 +94,8 @@ def _held_by_threads(case: Case) -> Iterator[Finding]:
             "started in it, is no daemon, and does not end",
             fix=("threading.Thread(…, daemon=True)", "antifreeze run {script}   (all workers together get 2 s)"),
             evidence=(case.counted([trial]), "the worker is in threading._shutdown"),
-            loader=case.number,
             worker=stuck.worker,
             pid=stuck.pid,
-            explains=("AF106",),
         )
 
 

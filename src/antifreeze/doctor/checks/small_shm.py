@@ -16,41 +16,38 @@ Read on: https://docs.docker.com/reference/cli/docker/container/run/#options (`-
 
 from __future__ import annotations
 
-from antifreeze.doctor.facts import Facts, Loader, Machine, Outcome, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.check import program_check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Facts, Loader, Machine
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF902"
 MB = 1 << 20
 # What is usually asked for, and enough for most pictures at most batch sizes.
 ENOUGH_BYTES = 1000 * MB
 
 _SMALL = Machine(cpus=8, usable_cpus=8, shm_total_bytes=64 * MB, shm_free_bytes=64 * MB)
 SICK = Facts(machine=_SMALL)
-HEALTHY = Facts(
-    machine=_SMALL,
-    loaders=(Loader(number=0, num_workers=2, prefetch_factor=2),),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, batch_bytes=MB),),
-)
+HEALTHY = tried(Loader(number=0, num_workers=2, prefetch_factor=2), as_written(batch_bytes=MB), machine=_SMALL)
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF902", "small-shm", sick=SICK, healthy=HEALTHY)
+def small_shm(facts: Facts) -> Iterator[Finding]:
     machine = facts.machine
     if machine is None or machine.shm_total_bytes is None or machine.shm_total_bytes >= ENOUGH_BYTES:
-        return []
+        return
     if facts.processes or (facts.loaders and all(_is_settled(facts, loader) for loader in facts.loaders)):
-        return []
+        return
     size = f"{machine.shm_total_bytes / MB:.0f} MB"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.POSSIBLE,
-            what="torch's own loader may run out of shared memory, and then fails or hangs",
-            why=f"/dev/shm has {size}, and every batch on its way from a worker takes its share of that",
-            fix=("antifreeze run {script}", "docker run --shm-size=1g …"),
-            evidence=(f"/dev/shm: {size}",),
-            decide="antifreeze doctor {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.POSSIBLE,
+        what="torch's own loader may run out of shared memory, and then fails or hangs",
+        why=f"/dev/shm has {size}, and every batch on its way from a worker takes its share of that",
+        fix=("antifreeze run {script}", "docker run --shm-size=1g …"),
+        evidence=(f"/dev/shm: {size}",),
+        decide="antifreeze doctor {script}",
+    )
 
 
 def _is_settled(facts: Facts, loader: Loader) -> bool:

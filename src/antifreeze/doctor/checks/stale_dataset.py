@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import re
 
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, LoaderLoop, Place, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
 
-CODE = "AF503"
 _ASSIGNED = re.compile(r"\.(\w+) = ")
 _CALLED = re.compile(r"\.(\w+)\(")
 
@@ -48,25 +48,21 @@ SICK = _facts(persistent="True")
 HEALTHY = _facts(persistent="False")
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    if not loader.is_persistent or loader.workers == 0 or loader.call is None or loader.call.is_in_loop:
+@check("AF503", "stale-dataset", sick=SICK, healthy=HEALTHY)
+def stale_dataset(case: LoaderCase) -> list[Finding]:
+    if not case.is_persistent or case.workers == 0 or case.call is None or case.call.is_in_loop:
         return []
-    calls = [place for loop in loader.loops for place in loop.dataset_calls]
-    return [_finding(loader, place) for place in dict.fromkeys(calls)]
+    calls = [place for loop in case.loops for place in loop.dataset_calls]
+    return [_finding(case, place) for place in dict.fromkeys(calls)]
 
 
-def _finding(loader: Written, place: Place) -> Finding:
-    names = ", ".join(f"self.{name}" for name in _attributes(loader, place.text))
+def _finding(case: LoaderCase, place: Place) -> Finding:
+    names = ", ".join(f"self.{name}" for name in _attributes(case, place.text))
     return Finding(
-        code=CODE,
-        weight=Weight.LIKELY if loader.workers else Weight.POSSIBLE,
+        weight=Weight.LIKELY if case.workers else Weight.POSSIBLE,
         what="the workers do not see that the dataset has changed, and go on with the old one",
         where=place,
-        why=f"`{place.text}` changes {names}, which samples read, in the main process; the loader at {loader.place} has "
+        why=f"`{place.text}` changes {names}, which samples read, in the main process; the loader at {case.built_at} has "
         "persistent workers, with copies of the dataset from its first epoch",
         fix=(
             "DataLoader(…, persistent_workers=False)",
@@ -74,14 +70,13 @@ def _finding(loader: Written, place: Place) -> Finding:
             f"{names.partition(',')[0]} = multiprocessing.Value(…)  # seen by all workers",
         ),
         evidence=("read in the source",),
-        loader=loader.number,
     )
 
 
-def _attributes(loader: Written, text: str) -> tuple[str, ...]:
+def _attributes(case: LoaderCase, text: str) -> tuple[str, ...]:
     """What a call, or an assignment, changes."""
     called = _CALLED.findall(text)
-    for each in loader.datasets:
+    for each in case.datasets:
         for name in reversed(called):
             if name in each.changed_by:
                 return each.changed_by[name]

@@ -17,11 +17,13 @@ Read on: https://docs.python.org/3/library/multiprocessing.html#multiprocessing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import are_one
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import Clash, Facts, Outcome, Place, Raised, Run, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import are_one
 
-CODE = "AF905"
 SAID = "context has already been set"
 
 _PLACE = Place("train.py", 31, "", 'mp.set_start_method("spawn")')
@@ -38,11 +40,15 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF905", "start-method-set-twice", sick=SICK, healthy=HEALTHY)
+def start_method_set_twice(facts: Facts) -> Iterator[Finding]:
     clashes = facts.source.start_method_clashes if facts.source else ()
-    if facts.run is not None:
-        return [_seen(facts.run, clashes)] if _is_seen(facts.run) else _in_workers(facts)
-    return [_finding(each.set_again, each.settled, Weight.POSSIBLE) for each in clashes]
+    if facts.run is None:
+        yield from (_finding(each.set_again, each.settled, Weight.POSSIBLE) for each in clashes)
+    elif _is_seen(facts.run):
+        yield _seen(facts.run, clashes)
+    else:
+        yield from _in_workers(facts)
 
 
 def _is_seen(run: Run) -> bool:
@@ -52,25 +58,21 @@ def _is_seen(run: Run) -> bool:
     return SAID in run.stderr and not run.reached_a_loader
 
 
-def _in_workers(facts: Facts) -> list[Finding]:
+def _in_workers(facts: Facts) -> Iterator[Finding]:
     """Workers that import a script which sets the method as soon as it is imported."""
     dead = [trial for trial in facts.trials if trial.engine == "torch" and trial.workers and SAID in trial.stderr]
     where = facts.source.start_methods[0] if facts.source and facts.source.start_methods else None
     if not dead:
-        return []
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what="every worker ends where the script sets the start method of processes",
-            where=where,
-            why=f"{SAID}: the workers import the script, and this line runs again there",
-            fix=('if __name__ == "__main__":  # above this line, and above what starts the training',),
-            evidence=(f"reproduced: {SAID}",),
-            loader=dead[0].loader,
-            explains=("AF103", "AF311", "AF312", "AF314"),
-        )
-    ]
+        return
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="every worker ends where the script sets the start method of processes",
+        where=where,
+        why=f"{SAID}: the workers import the script, and this line runs again there",
+        fix=('if __name__ == "__main__":  # above this line, and above what starts the training',),
+        evidence=(f"reproduced: {SAID}",),
+        loader=dead[0].loader,
+    )
 
 
 def _seen(run: Run, clashes: tuple[Clash, ...]) -> Finding:
@@ -82,7 +84,6 @@ def _seen(run: Run, clashes: tuple[Clash, ...]) -> Finding:
 def _finding(where: Place | None, earlier: Place | None, weight: Weight) -> Finding:
     settled = f"{earlier} has settled it before" if earlier else "something, perhaps a library, has settled it before"
     return Finding(
-        code=CODE,
         weight=weight,
         what="the program ends where it sets the start method of processes",
         where=where,
@@ -92,5 +93,4 @@ def _finding(where: Place | None, earlier: Place | None, weight: Weight) -> Find
             'DataLoader(…, multiprocessing_context="spawn")  # and no set_start_method',
         ),
         evidence=(f"reproduced: {SAID}",) if weight is Weight.CERTAIN else ("read in the source",),
-        explains=("AF321",),
     )

@@ -19,53 +19,33 @@ https://docs.pytorch.org/docs/stable/data.html#platform-specific-behaviors
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import IMPORTING, LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF302"
 FORK = 'DataLoader(…, multiprocessing_context="fork")'
 
 _LOADER = Loader(number=0, num_workers=2, start_method="spawn", built_at=Place("train.py", 40))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            start_method="spawn",
-            wrong=("0", "1"),
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, start_method="spawn"),),
-)
+SICK = tried(_LOADER, as_written(start_method="spawn", wrong=("0", "1")))
+HEALTHY = tried(_LOADER, as_written(start_method="spawn"))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
-    wrong = [trial for trial in case.trials if trial.wrong and case.start_method in ("spawn", "forkserver")]
+@check("AF302", "state-differs", sick=SICK, healthy=HEALTHY)
+def state_differs(case: LoaderCase) -> Iterator[Finding]:
+    wrong = [trial for trial in case.trials if trial.wrong and case.start_method in IMPORTING]
     if not wrong:
-        return []
+        return
     samples = f"samples {', '.join(wrong[0].wrong[:5])} differ from those of the training process"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY,
-            what="workers see other settings than the training process, and may give other samples",
-            where=case.built_at,
-            why=f"{samples}; workers start from a fresh import of the program's modules",
-            fix=("give the settings to the dataset: self.root = root", FORK),
-            evidence=(samples,),
-            loader=case.number,
-            sample=wrong[0].wrong[0],
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY,
+        what="workers see other settings than the training process, and may give other samples",
+        where=case.built_at,
+        why=f"{samples}; workers start from a fresh import of the program's modules",
+        fix=("give the settings to the dataset: self.root = root", FORK),
+        evidence=(samples,),
+        sample=wrong[0].wrong[0],
+    )

@@ -16,70 +16,45 @@ https://docs.python.org/3/library/functions.html#next
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Sight, Trial
-from antifreeze.doctor.finding import Finding, Weight
+from collections.abc import Iterator
 
-CODE = "AF325"
+from antifreeze.doctor.cases import LoaderCase, at, sights_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Sight
+from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, samples=40)
 _RAISED = Raised(type="StopIteration", message="", stage="fetch", place=Place("train.py", 30), sample="16")
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.SHORT,
-            is_as_written=True,
-            samples=16,
-            raised=_RAISED,
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, samples=40),),
-)
+SICK = tried(_LOADER, as_written(Outcome.SHORT, samples=16, raised=_RAISED))
+HEALTHY = tried(_LOADER, as_written(samples=40))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF325", "stop-iteration-in-getitem", sick=SICK, healthy=HEALTHY)
+def stop_iteration_in_getitem(case: LoaderCase) -> Iterator[Finding]:
     raising = [trial for trial in case.trials if trial.raised and trial.raised.type == "StopIteration"]
     short = [trial for trial in case.trials if trial.outcome is Outcome.SHORT]
     sight = _next(case)
     if not raising and not (short and sight):
-        return []
+        return
     trial = (raising or short)[0]
     raised = trial.raised if raising else None
     place = (raised.place if raised else None) or (sight.place if sight else None)
-    of = f" of {case.loader.samples:,}" if case.loader and case.loader.samples else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if raising and short else Weight.LIKELY if raising else Weight.POSSIBLE,
-            what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
-            where=place,
-            why="StopIteration is "
-            f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of a loader "
-            "it means that the epoch is over",
-            fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
-            evidence=(case.counted(raising or short),),
-            loader=case.number,
-            worker=raised.worker if raised else None,
-            sample=raised.sample if raised else None,
-            rivals=() if raising else ("AF327",),
-            decide=None if raising else "python -c 'for i in range(len(dataset)): dataset[i]'",
-            explains=("AF321", "AF322"),
-        )
-    ]
+    of = f" of {case.loader.samples:,}" if case.loader.samples else ""
+    yield Finding(
+        weight=Weight.CERTAIN if raising and short else Weight.LIKELY if raising else Weight.POSSIBLE,
+        what=f"the epoch ends after {trial.samples:,}{of} samples, without an error",
+        where=place,
+        why="StopIteration is "
+        f"raised{at(place)}{f' for sample {raised.sample}' if raised and raised.sample else ''}; out of a loader "
+        "it means that the epoch is over",
+        fix=("next(it, default), or itertools.cycle(…)", "except StopIteration: raise IndexError(index)"),
+        evidence=(case.counted(raising or short),),
+        seen=raised,
+        rivals=() if raising else ("AF327",),
+        decide=None if raising else "python -c 'for i in range(len(dataset)): dataset[i]'",
+    )
 
 
-def _next(case: Case) -> Sight | None:
-    source = case.facts.source
-    sights = [sight for dataset in (source.datasets if source else ()) for sight in dataset.sights]
-    return next((sight for sight in sights if sight.kind == "next"), None)
+def _next(case: LoaderCase) -> Sight | None:
+    return next(iter(sights_in(case.source.datasets, "next")), None)

@@ -17,41 +17,34 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import CAME, Case, at, cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Stuck, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import CAME, LoaderCase, at
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried, with_workers
+from antifreeze.doctor.facts import Loader, Outcome, Place, Raised, Stuck
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF109"
 MESSAGE = "DataLoader timed out"
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", timeout_s=3, built_at=Place("train.py", 37))
 _RAISED = Raised(type="RuntimeError", message="DataLoader timed out after 3 seconds", stage="receive")
 _SLOW = Stuck(role="worker", worker=0, pid=4243, sample="0", seconds=3, place=Place("train.py", 30), stage="fetch")
-_TRIAL = Trial(
-    loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED, stuck=(_SLOW,)
-)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(_TRIAL, Trial(loader=0, engine="torch", workers=0, outcome=Outcome.OK, first_batch_s=5.1)),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,), trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),)
-)
+_TRIAL = as_written(Outcome.ERROR, raised=_RAISED, stuck=(_SLOW,))
+SICK = tried(_LOADER, _TRIAL, with_workers(0, first_batch_s=5.1))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF109", "timeout-too-short", sick=SICK, healthy=HEALTHY)
+def timeout_too_short(case: LoaderCase) -> Iterator[Finding]:
     trial = next((each for each in case.trials if each.raised and MESSAGE in each.raised.message), None)
-    if trial is None or (not trial.is_as_written and case.loader is not None and not case.loader.timeout_s):
-        return []
+    if trial is None or (not trial.is_as_written and case.is_found and not case.loader.timeout_s):
+        return
     came = [each for each in case.trials if each.outcome in CAME]
     hangs = any(each.outcome is Outcome.HANG for each in case.trials)
     if hangs and not came:
-        return []
-    limit = f"timeout={case.loader.timeout_s:g}" if case.loader and case.loader.timeout_s else "timeout"
+        return
+    limit = f"timeout={case.loader.timeout_s:g}" if case.loader.timeout_s else "timeout"
     slow = next((stuck for stuck in trial.stuck if stuck.place and stuck.stage != "idle"), None)
     took = max((each.first_batch_s or 0 for each in came), default=0.0)
     needs = max(30.0, 10 * took)
@@ -61,28 +54,23 @@ def _examine(case: Case) -> list[Finding]:
         else at(slow.place if slow else None)
     )
     needed = f"the first batch takes {took:.1f} s" if took else "a batch takes longer than that"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if came else Weight.POSSIBLE,
-            what=f"the training ends with a time-out although its workers get on: {limit} is too short",
-            where=case.built_at or (slow.place if slow else None),
-            why=f"{limit}{at(case.built_at)} limits every wait for a batch, and {needed}{line}",
-            fix=(
-                "antifreeze run {script}",
-                f"DataLoader(…, timeout={needs:.0f}), or leave timeout out",
-                "do the slow part before training",
-            ),
-            evidence=(
-                f"reproduced: {trial.raised.message if trial.raised else MESSAGE}",
-                f"with more time {len(came)} trials work",
-            ),
-            loader=case.number,
-            worker=slow.worker if slow else None,
-            pid=slow.pid if slow else None,
-            sample=slow.sample if slow else None,
-            rivals=() if came else ("AF103",),
-            decide=None if came else "antifreeze run {script}",
-            explains=("AF321",) if came else (),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN if came else Weight.POSSIBLE,
+        what=f"the training ends with a time-out although its workers get on: {limit} is too short",
+        where=case.built_at or (slow.place if slow else None),
+        why=f"{limit}{at(case.built_at)} limits every wait for a batch, and {needed}{line}",
+        fix=(
+            "antifreeze run {script}",
+            f"DataLoader(…, timeout={needs:.0f}), or leave timeout out",
+            "do the slow part before training",
+        ),
+        evidence=(
+            f"reproduced: {trial.raised.message if trial.raised else MESSAGE}",
+            f"with more time {len(came)} trials work",
+        ),
+        seen=slow,
+        sample=slow.sample if slow else None,
+        rivals=() if came else ("AF103",),
+        decide=None if came else "antifreeze run {script}",
+        is_cause=bool(came),
+    )

@@ -18,11 +18,14 @@ https://docs.docker.com/engine/containers/resource_constraints/#cpu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
 from antifreeze.doctor.facts import Facts, LoaderCall, Machine, Outcome, Place, Source, Trial
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, speed, written_loaders
+from antifreeze.doctor.speeds import later_s, speed
 
-CODE = "AF404"
 # As fast, within what two measurements of the same differ by.
 AS_FAST = 0.95
 # Shorter measurements tell more about the start of processes than about loading.
@@ -39,49 +42,38 @@ SICK = _facts(usable_cpus=4)
 HEALTHY = _facts(usable_cpus=16)
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    machine = loader.facts.machine
-    if machine is None or loader.workers is None or loader.workers <= machine.usable_cpus:
-        return []
-    fewer = _as_fast(loader, usable=machine.usable_cpus)
+@check("AF404", "too-many-workers", sick=SICK, healthy=HEALTHY)
+def too_many_workers(case: LoaderCase) -> Iterator[Finding]:
+    machine, is_asked_for = case.facts.machine, case.is_found or case.call is not None
+    if machine is None or not is_asked_for or case.workers is None or case.workers <= machine.usable_cpus:
+        return
+    fewer = _as_fast(case, usable=machine.usable_cpus)
     enough = fewer.workers if fewer else machine.usable_cpus
     of = f" of the {machine.cpus} that the machine has" if machine.cpus > machine.usable_cpus else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.LIKELY if fewer else Weight.POSSIBLE,
-            what=f"{loader.workers} workers take turns on {machine.usable_cpus} processors",
-            where=loader.place,
-            why=f"this process may use {machine.usable_cpus} processors{of}, and num_workers is {loader.workers}",
-            fix=(f"DataLoader(…, num_workers={enough})",),
-            evidence=(f"{enough} workers are as fast",) if fewer else (f"{loader.workers} > {machine.usable_cpus}",),
-            loader=loader.number,
-            decide=None if fewer else "antifreeze doctor {script}",
-        )
-    ]
+    yield Finding(
+        weight=Weight.LIKELY if fewer else Weight.POSSIBLE,
+        what=f"{case.workers} workers take turns on {machine.usable_cpus} processors",
+        where=case.built_at,
+        why=f"this process may use {machine.usable_cpus} processors{of}, and num_workers is {case.workers}",
+        fix=(f"DataLoader(…, num_workers={enough})",),
+        evidence=(f"{enough} workers are as fast",) if fewer else (f"{case.workers} > {machine.usable_cpus}",),
+        decide=None if fewer else "antifreeze doctor {script}",
+    )
 
 
-def _as_fast(loader: Written, *, usable: int) -> Trial | None:
+def _as_fast(case: LoaderCase, *, usable: int) -> Trial | None:
     """The trial with the fewest workers that is as fast as the loader is as it is written."""
-    written = loader.trial
+    written = case.as_written
     if written is None or written.outcome is not Outcome.OK or (goal := speed(written)) is None:
         return None
-    if _measured_s(written) < LEAST_S:
+    if later_s(written) < LEAST_S:
         return None
     found = [
         trial
-        for trial in loader.facts.trials
-        if (trial.loader, trial.engine, trial.outcome) == (loader.number, "torch", Outcome.OK)
+        for trial in case.facts.trials
+        if (trial.loader, trial.engine, trial.outcome) == (case.number, "torch", Outcome.OK)
         and 0 < trial.workers <= usable
-        and _measured_s(trial) >= LEAST_S
+        and later_s(trial) >= LEAST_S
         and (speed(trial) or 0.0) >= AS_FAST * goal
     ]
     return min(found, key=lambda trial: trial.workers, default=None)
-
-
-def _measured_s(trial: Trial) -> float:
-    return trial.seconds - (trial.first_batch_s or 0.0)

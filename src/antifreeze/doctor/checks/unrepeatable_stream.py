@@ -18,47 +18,44 @@ https://docs.pytorch.org/docs/stable/data.html#randomness-in-multi-process-data-
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import tried
+from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF504"
 # The engine's own words, in the error output of a trial on it.
-TOLD = f"{CODE} unrepeatable-stream"
+TOLD = "AF504 unrepeatable-stream"
 
 _LOADER = Loader(number=0, num_workers=2, is_iterable=True, dataset_at=Place("train.py", 19))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="antifreeze",
-            workers=2,
-            outcome=Outcome.OK,
-            stderr=f"{TOLD}: a worker died, and its stream gave other items when it was read again",
-        ),
+SICK = tried(
+    _LOADER,
+    Trial(
+        loader=0,
+        engine="antifreeze",
+        workers=2,
+        outcome=Outcome.OK,
+        stderr=f"{TOLD}: a worker died, and its stream gave other items when it was read again",
     ),
 )
-HEALTHY = Facts(loaders=(_LOADER,), trials=(Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK),))
+HEALTHY = tried(_LOADER, Trial(loader=0, engine="antifreeze", workers=2, outcome=Outcome.OK))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [
-        Finding(
-            code=CODE,
+@check("AF504", "unrepeatable-stream", sick=SICK, healthy=HEALTHY)
+def unrepeatable_stream(case: LoaderCase) -> Iterator[Finding]:
+    if any(TOLD in trial.stderr for trial in case.trials if trial.engine == "antifreeze"):
+        yield Finding(
             weight=Weight.CERTAIN,
             what="a worker died, and its stream gave other items when it was read again: some came twice, others not "
             "at all",
-            where=(case.loader.dataset_at if case.loader else None) or case.built_at,
-            why=f"{(case.loader.dataset if case.loader else '') or 'the dataset'} does not repeat itself: it "
+            where=case.loader.dataset_at or case.built_at,
+            why=f"{case.loader.dataset or 'the dataset'} does not repeat itself: it "
             "shuffles without a seed, or reads a live source",
             fix=(
                 "seed it from torch.utils.data.get_worker_info().seed",
                 "antifreeze run --no-replay {script}   (such a death becomes an error)",
             ),
             evidence=("our engine compared the items of both readings",),
-            loader=case.number,
         )
-        for case in cases(facts)
-        if any(TOLD in trial.stderr for trial in case.trials if trial.engine == "antifreeze")
-    ]

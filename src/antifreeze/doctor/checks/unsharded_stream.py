@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, cases
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Loader, Place
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
-CODE = "AF502"
 FIX = (
     "antifreeze run --fix shard {script}",
     "in __iter__: info = get_worker_info(); islice(items, info.id if info else 0, None, info.num_workers if info else 1)",
@@ -34,67 +34,39 @@ FIX = (
 _LOADER = Loader(
     number=0, num_workers=2, is_iterable=True, dataset="Stream", dataset_at=Place("train.py", 19), start_method="fork"
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            same_items=2,
-            has_asked_for_worker_info=False,
-        ),
-    ),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(
-        Trial(
-            loader=0,
-            engine="torch",
-            workers=2,
-            outcome=Outcome.OK,
-            is_as_written=True,
-            same_items=0,
-            has_asked_for_worker_info=True,
-        ),
-    ),
-)
+SICK = tried(_LOADER, as_written(same_items=2, has_asked_for_worker_info=False))
+HEALTHY = tried(_LOADER, as_written(same_items=0, has_asked_for_worker_info=True))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    found = [finding for case in cases(facts) for finding in (*_examine(case), *_uneven(case))]
-    return [*found, *_written(facts)]
+@check("AF502", "unsharded-stream", sick=SICK, healthy=HEALTHY)
+def unsharded_stream(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _uneven(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     seen = [t for t in case.trials if (t.same_items or 0) > 1 and t.has_asked_for_worker_info is not True]
     if not seen or case.num_workers < 2:
-        return []
+        return
     count = seen[0].same_items or 0
-    place = case.loader.dataset_at if case.loader else None
-    name = (case.loader.dataset if case.loader else "") or "the dataset"
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
-            what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
-            where=place or case.built_at,
-            why=f"{name}{f' at {place}' if place else ''} does not ask get_worker_info() which part is whose",
-            fix=FIX,
-            evidence=(f"reproduced: {count} workers began with the same items",),
-            loader=case.number,
-        )
-    ]
+    place = case.loader.dataset_at
+    name = case.loader.dataset or "the dataset"
+    yield Finding(
+        weight=Weight.CERTAIN if seen[0].has_asked_for_worker_info is False else Weight.LIKELY,
+        what=f"every sample comes {case.num_workers} times: each worker reads the whole stream",
+        where=place or case.built_at,
+        why=f"{name}{f' at {place}' if place else ''} does not ask get_worker_info() which part is whose",
+        fix=FIX,
+        evidence=(f"reproduced: {count} workers began with the same items",),
+    )
 
 
-def _uneven(case: Case) -> Iterator[Finding]:
+def _uneven(case: LoaderCase) -> Iterator[Finding]:
     """Shares that are asked for and do not add up to the stream."""
     whole = {trial.workers: trial.samples for trial in case.trials if trial.engine == "torch" and trial.is_whole_epoch}
     written = next((trial for trial in case.trials if trial.is_as_written), None)
-    if case.loader is None or not case.loader.is_iterable or written is None or case.num_workers < 2:
+    if not case.loader.is_iterable or written is None or case.num_workers < 2:
         return
     if case.loader.batch_size is None or case.loader.drop_last:  # each worker has a last batch of its own, or drops it
         return
@@ -105,7 +77,6 @@ def _uneven(case: Case) -> Iterator[Finding]:
     place = case.loader.dataset_at
     lost = f"{one - came:,} of {one:,} samples never come" if came < one else f"{came - one:,} samples come twice"
     yield Finding(
-        code=CODE,
         weight=Weight.POSSIBLE,  # what a stream packs together depends on where it begins
         what=f"{lost}: the shares of {case.num_workers} workers do not add up to the stream",
         where=place or case.built_at,
@@ -113,23 +84,21 @@ def _uneven(case: Case) -> Iterator[Finding]:
         f"epoch of {case.num_workers} workers has {came:,} samples, one of a single worker {one:,}",
         fix=(FIX[1],),
         evidence=(f"counted: {came:,} with {case.num_workers} workers, {one:,} with 1, {one:,} with 0",),
-        loader=case.number,
     )
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
-    for pair in pairs(facts):
-        several = pair.has_workers(more_than=1)
-        if not pair.dataset.is_iterable or pair.dataset.asks_for_worker_info is not False or several is False:
+def _read(case: LoaderCase) -> Iterator[Finding]:
+    for dataset in case.unrun_datasets:
+        several = case.has_workers(more_than=1)
+        if not dataset.is_iterable or dataset.asks_for_worker_info is not False or several is False:
             continue
         yield Finding(
-            code=CODE,
             # A stream of random samples needs no shares, and the share may come from what it is given.
             weight=Weight.POSSIBLE,
             what="every sample would come once from each worker: each reads the whole stream",
-            where=pair.dataset.place,
-            why=f"{pair.dataset.name} at {pair.dataset.place} does not ask get_worker_info() which part is whose, and the "
-            f"loader at {pair.call.place} has several workers",
+            where=dataset.place,
+            why=f"{dataset.name} at {dataset.place} does not ask get_worker_info() which part is whose, and the "
+            f"loader at {case.built_at} has several workers",
             fix=FIX,
             evidence=("as the source has it",),
             decide="antifreeze doctor {script}",

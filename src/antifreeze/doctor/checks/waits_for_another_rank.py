@@ -22,12 +22,14 @@ https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedData
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.collectives import collective_of
 from antifreeze.doctor.facts import Facts, Place, ProcessPicture, ThreadPicture
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.doctor.pictures import LOOKED_S, stays_s
 
-CODE = "AF601"
 LONG_S = 10.0
 """Ranks that get on at the same speed do not wait for each other for so long."""
 _STARTING = ("init_process_group", "rendezvous", "_create_c10d_store", "_store_based_barrier")
@@ -54,13 +56,14 @@ SICK = Facts(processes=(_WAITING, _ELSEWHERE))
 HEALTHY = Facts(processes=(_ELSEWHERE,))
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF601", "waits-for-another-rank", sick=SICK, healthy=HEALTHY)
+def waits_for_another_rank(facts: Facts) -> Iterator[Finding]:
     trainers = [process for process in facts.processes if process.role == "trainer"]
     waiting = [trainer for trainer in trainers if collective_of(trainer) and stays_s(trainer) >= LOOKED_S]
     if not waiting:
-        return []
+        return
     here = {trainer.pid for trainer in waiting}
-    return [_finding(waiting, [each for each in trainers if each.pid not in here and each.rank is not None])]
+    yield _finding(waiting, [each for each in trainers if each.pid not in here and each.rank is not None])
 
 
 def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Finding:
@@ -71,7 +74,6 @@ def _finding(waiting: list[ProcessPicture], others: list[ProcessPicture]) -> Fin
     is_sure = long >= LONG_S or any(other.still_s >= LOOKED_S for other in others)
     whose = ", ".join(_name(trainer) for trainer in waiting)
     return Finding(
-        code=CODE,
         weight=Weight.LIKELY if is_sure else Weight.POSSIBLE,
         what=f"{whose} wait{'s' * (len(waiting) == 1)} for another rank in {call}",
         where=first.place,

@@ -18,12 +18,15 @@ Read on: https://docs.python.org/3/library/faulthandler.html, https://man7.org/l
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Death, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF312"
 MEANINGS = {
     "SIGSEGV": "native code read or wrote memory that is not its own",
     "SIGABRT": "native code gave up (abort)",
@@ -32,46 +35,30 @@ MEANINGS = {
     "SIGBUS": "memory that is mapped from a file had no page: the file was cut short, or its disk is full",
 }
 
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=-11, how="SIGSEGV", sample="13", place=Place("train.py", 35))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(FORKED, as_written(Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(FORKED, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        crashed = [(trial, death) for trial, death in deaths_in(case) if signal_of(death) in OWN_FAULT]
-        if not crashed:
-            continue
-        _, death = crashed[0]
-        signal = signal_of(death) or ""
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.CERTAIN,
-                what=f"{of_worker(death)} crashed with {signal}, and torch ends the training with it",
-                where=death.place or case.built_at,
-                why=f"{MEANINGS.get(signal, f'it was ended by {signal}')}{at(death.place)}",
-                fix=(
-                    "antifreeze run {script}",
-                    f"load sample {death.sample} alone, under python -X faulthandler"
-                    if death.sample is not None
-                    else "python -X faulthandler {script}",
-                    "update the library that this line calls",
-                ),
-                evidence=(case.counted({t.workers: t for t, _ in crashed}.values()), f"pid {death.pid}: {signal}"),
-                loader=case.number,
-                worker=death.worker,
-                pid=death.pid,
-                sample=death.sample,
-                explains=("AF103", "AF321", "AF405"),
-            )
-        )
-    return findings
+@check("AF312", "worker-crashed", sick=SICK, healthy=HEALTHY)
+def worker_crashed(case: LoaderCase) -> Iterator[Finding]:
+    crashed = [(trial, death) for trial, death in deaths_in(case) if signal_of(death) in OWN_FAULT]
+    if not crashed:
+        return
+    _, death = crashed[0]
+    signal = signal_of(death) or ""
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{of_worker(death)} crashed with {signal}, and torch ends the training with it",
+        where=death.place or case.built_at,
+        why=f"{MEANINGS.get(signal, f'it was ended by {signal}')}{at(death.place)}",
+        fix=(
+            "antifreeze run {script}",
+            f"load sample {death.sample} alone, under python -X faulthandler"
+            if death.sample is not None
+            else "python -X faulthandler {script}",
+            "update the library that this line calls",
+        ),
+        evidence=(case.counted({t.workers: t for t, _ in crashed}.values()), f"pid {death.pid}: {signal}"),
+        seen=death,
+    )

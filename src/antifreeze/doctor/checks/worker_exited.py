@@ -19,34 +19,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.cases import Case, at, cases, last_line
+from antifreeze.doctor.cases import LoaderCase, at, last_line
+from antifreeze.doctor.check import check
 from antifreeze.doctor.deaths import deaths_in, end_of, is_at_birth, is_exit, of_worker
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Death, Outcome, Place
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.unrun import pairs
 
-CODE = "AF314"
-
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _DEATH = Death(worker=1, pid=4243, exitcode=1, how="os._exit", sample="13", place=Place("train.py", 34))
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(FORKED, as_written(Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(FORKED, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [*(finding for case in cases(facts) for finding in _examine(case)), *_written(facts)]
+@check("AF314", "worker-exited", sick=SICK, healthy=HEALTHY)
+def worker_exited(case: LoaderCase) -> Iterator[Finding]:
+    yield from _seen(case)
+    yield from _read(case)
 
 
-def _examine(case: Case) -> list[Finding]:
+def _seen(case: LoaderCase) -> Iterator[Finding]:
     left = [(trial, death) for trial, death in deaths_in(case) if is_exit(death)]
     if not left:
-        return []
+        return
     trial, death = next(((t, d) for t, d in left if not is_at_birth(d, t)), left[0])
     at_birth = is_at_birth(death, trial)
     how = f"{death.how} was called{at(death.place)}" if death.how in ("sys.exit", "os._exit") else _by_whom(death)
@@ -57,25 +51,19 @@ def _examine(case: Case) -> list[Finding]:
         if trial.outcome is Outcome.HANG
         else ", and torch ends the training with it"
     )
-    return [
-        Finding(
-            code=CODE,
-            # Why a worker does not come to life has many causes, with checks of their own.
-            weight=Weight.POSSIBLE if at_birth else Weight.CERTAIN,
-            what=f"{of_worker(death)} ended by itself with {end_of(death)}{hangs}",
-            where=death.place or case.built_at,
-            why=how,
-            fix=_fix(is_at_birth=at_birth, comes_again=case.works_without_workers is False),
-            evidence=(case.counted({t.workers: t for t, _ in left}.values()), f"pid {death.pid}: {end_of(death)}"),
-            loader=case.number,
-            worker=death.worker,
-            pid=death.pid,
-            sample=death.sample,
-            rivals=("AF301", "AF304") if at_birth else (),
-            decide="antifreeze run {script}" if at_birth else None,
-            explains=() if at_birth else ("AF103", "AF321", "AF405"),
-        )
-    ]
+    yield Finding(
+        # Why a worker does not come to life has many causes, with checks of their own.
+        weight=Weight.POSSIBLE if at_birth else Weight.CERTAIN,
+        what=f"{of_worker(death)} ended by itself with {end_of(death)}{hangs}",
+        where=death.place or case.built_at,
+        why=how,
+        fix=_fix(is_at_birth=at_birth, comes_again=case.works_without_workers is False),
+        evidence=(case.counted({t.workers: t for t, _ in left}.values()), f"pid {death.pid}: {end_of(death)}"),
+        seen=death,
+        rivals=("AF301", "AF304") if at_birth else (),
+        decide="antifreeze run {script}" if at_birth else None,
+        is_cause=not at_birth,
+    )
 
 
 def _fix(*, is_at_birth: bool, comes_again: bool) -> tuple[str, ...]:
@@ -90,15 +78,12 @@ def _by_whom(death: Death) -> str:
     return f"something in it called os._exit, sys.exit or C's exit{at(death.place)}: {end_of(death)}, and no signal"
 
 
-def _written(facts: Facts) -> Iterator[Finding]:
+def _read(case: LoaderCase) -> Iterator[Finding]:
     """`sys.exit` in code that runs per sample, in a program that was only read."""
-    seen = set()
-    for pair in pairs(facts):
-        for sight in pair.dataset.sights:
-            if sight.kind == "exit" and sight.place not in seen:
-                seen.add(sight.place)
+    for dataset in case.unrun_datasets:
+        for sight in dataset.sights:
+            if sight.kind == "exit":
                 yield Finding(
-                    code=CODE,
                     weight=Weight.POSSIBLE,
                     what="a worker would end without a traceback, and the training with it",
                     where=sight.place,

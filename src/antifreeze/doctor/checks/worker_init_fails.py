@@ -19,13 +19,14 @@ https://docs.pytorch.org/docs/stable/notes/randomness.html#dataloader
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import at, cases, first_line, raised_in
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Place, Raised, Trial
+from collections.abc import Iterator
+
+from antifreeze.doctor.cases import LoaderCase, at, first_line, raised_in
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import FORKED, as_written, tried
+from antifreeze.doctor.facts import Outcome, Place, Raised
 from antifreeze.doctor.finding import Finding, Weight
 
-CODE = "AF323"
-
-_LOADER = Loader(number=0, num_workers=2, start_method="fork")
 _RAISED = Raised(
     type="ValueError",
     message="Seed must be between 0 and 2**32 - 1",
@@ -33,42 +34,29 @@ _RAISED = Raised(
     place=Place("train.py", 30),
     worker=0,
 )
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.ERROR, is_as_written=True, raised=_RAISED),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(FORKED, as_written(Outcome.ERROR, raised=_RAISED))
+HEALTHY = tried(FORKED, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    findings = []
-    for case in cases(facts):
-        failed = [trial for trial in raised_in(case, "init") if trial.outcome is not Outcome.HANG]
-        raised = failed[0].raised if failed else None
-        if raised is None:
-            continue
-        is_seed = "2**32" in raised.message or "seed" in raised.message.lower()
-        init_at = case.loader.worker_init_at if case.loader else None
-        findings.append(
-            Finding(
-                code=CODE,
-                weight=Weight.CERTAIN,
-                what="worker_init_fn fails, so no worker can begin",
-                where=raised.place or init_at,
-                why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}",
-                fix=(
-                    "leave worker_init_fn out: torch seeds numpy in its workers itself",
-                    "np.random.seed(torch.initial_seed() % 2**32)",
-                )
-                if is_seed
-                else (f"mend the line{at(raised.place)}",),
-                evidence=(case.counted(failed),),
-                loader=case.number,
-                worker=raised.worker,
-                explains=("AF314", "AF321"),
-            )
+@check("AF323", "worker-init-fails", sick=SICK, healthy=HEALTHY)
+def worker_init_fails(case: LoaderCase) -> Iterator[Finding]:
+    failed = [trial for trial in raised_in(case, "init") if trial.outcome is not Outcome.HANG]
+    raised = failed[0].raised if failed else None
+    if raised is None:
+        return
+    is_seed = "2**32" in raised.message or "seed" in raised.message.lower()
+    init_at = case.loader.worker_init_at
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what="worker_init_fn fails, so no worker can begin",
+        where=raised.place or init_at,
+        why=f"{raised.type}{at(raised.place)}: {first_line(raised.message)}",
+        fix=(
+            "leave worker_init_fn out: torch seeds numpy in its workers itself",
+            "np.random.seed(torch.initial_seed() % 2**32)",
         )
-    return findings
+        if is_seed
+        else (f"mend the line{at(raised.place)}",),
+        evidence=(case.counted(failed),),
+        worker=raised.worker,
+    )

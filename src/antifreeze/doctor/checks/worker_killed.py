@@ -20,61 +20,47 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files (`memo
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases, grown_most, size
-from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
-from antifreeze.doctor.facts import Death, Facts, Loader, Outcome, Place, Trial
-from antifreeze.doctor.finding import Finding, Weight
+from collections.abc import Iterator
 
-CODE = "AF311"
+from antifreeze.doctor.cases import LoaderCase, at, grown_most, size
+from antifreeze.doctor.check import check
+from antifreeze.doctor.deaths import OWN_FAULT, deaths_in, of_worker, signal_of
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Death, Loader, Outcome, Place
+from antifreeze.doctor.finding import Finding, Weight
 
 _LOADER = Loader(number=0, num_workers=2, start_method="fork", built_at=Place("train.py", 40))
 _DEATH = Death(worker=1, pid=4243, exitcode=-9, how="SIGKILL", sample="13", is_oom=False)
-SICK = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.CRASH, is_as_written=True, deaths=(_DEATH,)),),
-)
-HEALTHY = Facts(
-    loaders=(_LOADER,),
-    trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True),),
-)
+SICK = tried(_LOADER, as_written(Outcome.CRASH, deaths=(_DEATH,)))
+HEALTHY = tried(_LOADER, as_written())
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF311", "worker-killed", sick=SICK, healthy=HEALTHY)
+def worker_killed(case: LoaderCase) -> Iterator[Finding]:
     killed = [
         (trial, death)
         for trial, death in deaths_in(case)
         if (signal := signal_of(death)) is not None and signal not in OWN_FAULT
     ]
     if not killed:
-        return []
+        return
     death = next((each for _, each in killed if each.is_oom), killed[0][1])
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what=f"{of_worker(death)} was killed by {signal_of(death)}, and torch ends the training with it",
-            where=death.place or case.built_at,
-            why=f"{_reason(case, death)}; the loader{at(case.built_at)} does not survive the loss of a worker",
-            fix=("antifreeze run {script}", *_advice(case, death)),
-            evidence=(
-                case.counted({t.workers: t for t, _ in killed}.values()),
-                f"pid {death.pid}: exit status {death.exitcode}",
-                *(("the kernel counted an out-of-memory kill",) if death.is_oom else ()),
-            ),
-            loader=case.number,
-            worker=death.worker,
-            pid=death.pid,
-            sample=death.sample,
-            explains=("AF103", "AF321", "AF405"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{of_worker(death)} was killed by {signal_of(death)}, and torch ends the training with it",
+        where=death.place or case.built_at,
+        why=f"{_reason(case, death)}; the loader{at(case.built_at)} does not survive the loss of a worker",
+        fix=("antifreeze run {script}", *_advice(case, death)),
+        evidence=(
+            case.counted({t.workers: t for t, _ in killed}.values()),
+            f"pid {death.pid}: exit status {death.exitcode}",
+            *(("the kernel counted an out-of-memory kill",) if death.is_oom else ()),
+        ),
+        seen=death,
+    )
 
 
-def _reason(case: Case, death: Death) -> str:
+def _reason(case: LoaderCase, death: Death) -> str:
     grown = grown_most(case)
     has = f" (a worker had {size(grown.last_bytes)} for itself)" if grown else ""
     if death.is_oom:
@@ -89,7 +75,7 @@ def _reason(case: Case, death: Death) -> str:
     return f"somebody sent it SIGKILL, most often the kernel when memory runs out{has}; dmesg tells"
 
 
-def _advice(case: Case, death: Death) -> tuple[str, ...]:
+def _advice(case: LoaderCase, death: Death) -> tuple[str, ...]:
     if signal_of(death) != "SIGKILL" or death.is_oom is False:
         return ("find out who sends the signal: the scheduler's log, dmesg",)
     fewer = max(1, case.num_workers // 2)

@@ -19,11 +19,10 @@ https://docs.python.org/3/library/multiprocessing.html#sharing-state-between-pro
 
 from __future__ import annotations
 
+from antifreeze.doctor.cases import LoaderCase, loader_cases, sights_in
+from antifreeze.doctor.check import program_check
 from antifreeze.doctor.facts import DatasetClass, Facts, LoaderCall, Place, Sight, Source
 from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
-
-CODE = "AF330"
 
 _CALL = LoaderCall(place=Place("train.py", 36), workers=2, datasets=("Files",))
 _CHANGE = Sight(kind="changes-self", what="self.bad", place=Place("train.py", 28), also=Place("train.py", 38))
@@ -49,20 +48,20 @@ HEALTHY = Facts(
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+@program_check("AF330", "worker-state-lost", sick=SICK, healthy=HEALTHY)
+def worker_state_lost(facts: Facts) -> list[Finding]:
     found: dict[Place, Finding] = {}
-    for loader in written_loaders(facts):
-        for sight in (sight for each in loader.datasets for sight in each.sights):
-            if sight.kind == "changes-self" and sight.also is not None and loader.workers != 0:
-                found.setdefault(sight.place, _finding(loader, sight, read_at=sight.also))
+    for case in loader_cases(facts):
+        for sight in sights_in(case.datasets, "changes-self"):
+            if sight.also is not None and case.workers != 0:
+                found.setdefault(sight.place, _finding(case, sight, read_at=sight.also))
     return list(found.values())
 
 
-def _finding(loader: Written, sight: Sight, *, read_at: Place) -> Finding:
-    workers = f"{loader.workers} workers have" if loader.workers else "each worker has"
+def _finding(case: LoaderCase, sight: Sight, *, read_at: Place) -> Finding:
+    workers = f"{case.workers} workers have" if case.workers else "each worker has"
     return Finding(
-        code=CODE,
-        weight=Weight.LIKELY if loader.workers else Weight.POSSIBLE,
+        weight=Weight.LIKELY if case.workers else Weight.POSSIBLE,
         what="what the workers note in the dataset never reaches the main process",
         where=sight.place,
         why=f"{sight.what} is changed here, in the copy of the dataset that {workers}; {read_at} reads the original",
@@ -71,5 +70,5 @@ def _finding(loader: Written, sight: Sight, *, read_at: Place) -> Finding:
             f"{sight.what} = multiprocessing.Manager().list()  # or .dict(): shared by all workers",
         ),
         evidence=(f"read in the source: changed at {sight.place}, read at {read_at}",),
-        loader=loader.number,
+        loader=case.number,
     )

@@ -16,45 +16,37 @@ https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
 
 from __future__ import annotations
 
-from antifreeze.doctor.cases import Case, at, cases
-from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck, Trial
-from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.waits import sample_at, who
+from collections.abc import Iterator
 
-CODE = "AF112"
+from antifreeze.doctor.cases import LoaderCase, at
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import with_workers
+from antifreeze.doctor.facts import Facts, Outcome, Place, Stuck
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.waits import who
 
 _LINE = Place("train.py", 30, "__getitem__")
 _STOPPED = Stuck(role="worker", worker=1, pid=4243, sample="7", seconds=12, place=_LINE, stage="fetch", state="T")
-SICK = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.HANG, stuck=(_STOPPED,)),))
-HEALTHY = Facts(trials=(Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK),))
+SICK = Facts(trials=(with_workers(2, Outcome.HANG, stuck=(_STOPPED,)),))
+HEALTHY = Facts(trials=(with_workers(2),))
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for case in cases(facts) for finding in _examine(case)]
-
-
-def _examine(case: Case) -> list[Finding]:
+@check("AF112", "worker-stopped", sick=SICK, healthy=HEALTHY)
+def worker_stopped(case: LoaderCase) -> Iterator[Finding]:
     stopped = [each for trial in case.trials for each in trial.stuck if each.state in ("T", "t")]
     if not stopped:
-        return []
+        return
     stuck = stopped[0]
     is_traced = stuck.state == "t"
     pids = " ".join(str(each.pid) for each in stopped)
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.CERTAIN,
-            what=f"{who(stuck)} is stopped, and the training waits for it",
-            where=stuck.place,
-            why=f"{'a debugger holds it' if is_traced else 'a signal (SIGSTOP, or Ctrl-Z) stopped it'}{at(stuck.place)}",
-            fix=("leave the debugger, or let it continue",)
-            if is_traced
-            else (f"kill -CONT {pids}", "antifreeze run {script}"),
-            evidence=(f"the kernel's state of pid {stuck.pid}: {stuck.state}",),
-            loader=case.number,
-            worker=stuck.worker,
-            pid=stuck.pid,
-            sample=sample_at(stuck),
-            explains=("AF103", "AF106", "AF108", "AF109"),
-        )
-    ]
+    yield Finding(
+        weight=Weight.CERTAIN,
+        what=f"{who(stuck)} is stopped, and the training waits for it",
+        where=stuck.place,
+        why=f"{'a debugger holds it' if is_traced else 'a signal (SIGSTOP, or Ctrl-Z) stopped it'}{at(stuck.place)}",
+        fix=("leave the debugger, or let it continue",)
+        if is_traced
+        else (f"kill -CONT {pids}", "antifreeze run {script}"),
+        evidence=(f"the kernel's state of pid {stuck.pid}: {stuck.state}",),
+        seen=stuck,
+    )

@@ -21,11 +21,15 @@ Read on: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoa
 
 from __future__ import annotations
 
-from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source, Trial
-from antifreeze.doctor.finding import Finding, Weight
-from antifreeze.doctor.written import Written, written_loaders
+from collections.abc import Iterator
 
-CODE = "AF401"
+from antifreeze.doctor.cases import LoaderCase
+from antifreeze.doctor.check import check
+from antifreeze.doctor.examples import as_written, tried
+from antifreeze.doctor.facts import Facts, Loader, LoaderCall, LoaderLoop, Outcome, Place, Source
+from antifreeze.doctor.finding import Finding, Weight
+from antifreeze.doctor.speeds import batch_s
+
 # Below this share of an epoch, nobody would notice; from there on it is worth a line in the script.
 WORTH_TELLING = 0.05
 HEAVY = 0.2
@@ -42,104 +46,84 @@ _LIVE = Loader(number=0, built_at=_CALL.place, num_workers=2, start_method="spaw
 
 
 def _facts(first_batch_s: float) -> Facts:
-    trial = Trial(
-        loader=0,
-        engine="torch",
-        workers=2,
-        outcome=Outcome.OK,
-        is_as_written=True,
-        batches=4,
-        samples=16,
-        seconds=first_batch_s + 0.03,
-        first_batch_s=first_batch_s,
-    )
-    return Facts(source=_SOURCE, loaders=(_LIVE,), trials=(trial,))
+    trial = as_written(batches=4, samples=16, seconds=first_batch_s + 0.03, first_batch_s=first_batch_s)
+    return tried(_LIVE, trial, source=_SOURCE)
 
 
 SICK = _facts(first_batch_s=3.1)
 HEALTHY = _facts(first_batch_s=0.01)
 
 
-def examine(facts: Facts) -> list[Finding]:
-    return [finding for each in written_loaders(facts) for finding in _examine(each)]
-
-
-def _examine(loader: Written) -> list[Finding]:
-    epochs = next((loop.epochs for loop in loader.loops if loop.epochs), None)
-    if epochs is None or loader.call is None:
-        return []
-    if not loader.imports_again:
-        return _prepared_again(loader, epochs)
-    is_made_anew = loader.call.is_in_loop
-    if loader.is_persistent is not False and not is_made_anew:
-        return []
-    start_s, share = _cost(loader)
+@check("AF401", "workers-restarted", sick=SICK, healthy=HEALTHY)
+def workers_restarted(case: LoaderCase) -> Iterator[Finding]:
+    epochs = next((loop.epochs for loop in case.loops if loop.epochs), None)
+    if epochs is None or case.call is None:
+        return
+    if not case.imports_again:
+        yield from _prepared_again(case, epochs)
+        return
+    is_made_anew = case.call.is_in_loop
+    if case.is_persistent is not False and not is_made_anew:
+        return
+    start_s, share = _cost(case)
     if share is not None and share < WORTH_TELLING:
-        return []
+        return
     is_measured = start_s is not None and share is not None
     costs = f", {start_s:.1f} s per epoch" if start_s is not None else ""
-    return [
-        Finding(
-            code=CODE,
-            weight=_weight(loader, share, epochs),
-            what=f"all workers are started again for every epoch{costs}",
-            where=loader.place,
-            why=f"start method {loader.start_method} imports torch and the script in every new worker, and the loop at "
-            f"{epochs} makes them new each time it comes round",
-            fix=(
-                "make the loader once, before the loop: DataLoader(…, persistent_workers=True)"
-                if is_made_anew
-                else "DataLoader(…, persistent_workers=True)",
-                "antifreeze run {script}",
-            ),
-            evidence=(f"the first batch comes after {start_s:.1f} s, {share:.0%} of an epoch",)
-            if is_measured
-            else ("read in the source",),
-            loader=loader.number,
-        )
-    ]
+    yield Finding(
+        weight=_weight(case, share, epochs),
+        what=f"all workers are started again for every epoch{costs}",
+        where=case.built_at,
+        why=f"start method {case.start_method} imports torch and the script in every new worker, and the loop at "
+        f"{epochs} makes them new each time it comes round",
+        fix=(
+            "make the loader once, before the loop: DataLoader(…, persistent_workers=True)"
+            if is_made_anew
+            else "DataLoader(…, persistent_workers=True)",
+            "antifreeze run {script}",
+        ),
+        evidence=(f"the first batch comes after {start_s:.1f} s, {share:.0%} of an epoch",)
+        if is_measured
+        else ("read in the source",),
+    )
 
 
-def _prepared_again(loader: Written, epochs: Place) -> list[Finding]:
+def _prepared_again(case: LoaderCase, epochs: Place) -> Iterator[Finding]:
     """Forked workers start at once; what each of them does for its first sample may still cost every epoch dear."""
-    trial = loader.trial
+    trial = case.as_written
     warm_up_s = trial.warm_up_s if trial else None
-    if trial is None or warm_up_s is None or loader.is_persistent is not False or not trial.is_whole_epoch:
-        return []
+    if trial is None or warm_up_s is None or case.is_persistent is not False or not trial.is_whole_epoch:
+        return
     share = warm_up_s / max(trial.seconds, 1e-9)
     if warm_up_s < LONG_S or share < HEAVY:
-        return []
-    return [
-        Finding(
-            code=CODE,
-            weight=Weight.POSSIBLE,
-            what=f"new workers prepare themselves in every epoch, {warm_up_s:.1f} s of {trial.seconds:.1f} s",
-            where=loader.place,
-            why=f"the first sample of a worker takes {warm_up_s:.1f} s longer than the others, and the loop at {epochs} "
-            "starts new workers each time it comes round",
-            fix=("DataLoader(…, persistent_workers=True)", "prepare it in __init__: forked workers inherit it"),
-            evidence=(f"{warm_up_s:.1f} s for the first sample of a worker, {share:.0%} of an epoch",),
-            loader=loader.number,
-            rivals=("AF406",),
-            decide="antifreeze run --stats {script}",
-        )
-    ]
+        return
+    yield Finding(
+        weight=Weight.POSSIBLE,
+        what=f"new workers prepare themselves in every epoch, {warm_up_s:.1f} s of {trial.seconds:.1f} s",
+        where=case.built_at,
+        why=f"the first sample of a worker takes {warm_up_s:.1f} s longer than the others, and the loop at {epochs} "
+        "starts new workers each time it comes round",
+        fix=("DataLoader(…, persistent_workers=True)", "prepare it in __init__: forked workers inherit it"),
+        evidence=(f"{warm_up_s:.1f} s for the first sample of a worker, {share:.0%} of an epoch",),
+        rivals=("AF406",),
+        decide="antifreeze run --stats {script}",
+    )
 
 
-def _weight(loader: Written, share: float | None, epochs: Place) -> Weight:
-    if share is None or not loader.workers:
+def _weight(case: LoaderCase, share: float | None, epochs: Place) -> Weight:
+    if share is None or not case.workers:
         return Weight.POSSIBLE
-    if loader.call is not None and loader.call.is_in_loop:  # it may be over other data in each turn: folds, years
+    if case.call is not None and case.call.is_in_loop:  # it may be over other data in each turn: folds, years
         return Weight.LIKELY if share >= HEAVY and "epoch" in epochs.text.lower() else Weight.POSSIBLE
     return Weight.CERTAIN if share >= HEAVY else Weight.LIKELY
 
 
-def _cost(loader: Written) -> tuple[float | None, float | None]:
+def _cost(case: LoaderCase) -> tuple[float | None, float | None]:
     """Seconds that the start takes, and their share of an epoch; None where no trial tells."""
-    trial = loader.trial
-    if trial is None or trial.outcome is not Outcome.OK or trial.first_batch_s is None or trial.batches < 2:
+    trial = case.as_written
+    each_s = batch_s(trial) if trial and trial.outcome is Outcome.OK else None
+    if trial is None or each_s is None:
         return None, None
-    each_s = max(0.0, trial.seconds - trial.first_batch_s) / (trial.batches - 1)
-    start_s = max(0.0, trial.first_batch_s - each_s)
-    batches = (loader.live.batches if loader.live else None) or trial.batches
+    start_s = max(0.0, (trial.first_batch_s or 0.0) - each_s)
+    batches = case.loader.batches or trial.batches
     return start_s, start_s / max(start_s + batches * each_s, 1e-9)

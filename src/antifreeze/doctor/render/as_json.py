@@ -7,13 +7,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from antifreeze.codes import DISEASES
-from antifreeze.doctor.advice import advise, rate, verdicts
+from antifreeze.codes import NAMES
+from antifreeze.doctor.advice import advise, verdicts
 from antifreeze.doctor.facts import Facts, Trial
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.render.areas import Mark, areas_of
 from antifreeze.doctor.render.github import LEVELS
 from antifreeze.doctor.render.words import command_of, filled, fixes, path_of, sureness
+from antifreeze.doctor.speeds import rate
 
 SCHEMA = 1
 _STATES = {Mark.GOOD: "good", Mark.NOTE: "note", Mark.BAD: "bad"}
@@ -70,7 +71,7 @@ def _finding(finding: Finding, facts: Facts) -> dict[str, Any]:
     where = finding.where
     return {
         "code": finding.code,
-        "name": DISEASES[finding.code],
+        "name": NAMES[finding.code],
         "severity": LEVELS[finding.weight],
         "confidence": {"level": finding.weight.word, "evidence": finding.evidence},
         "file": path_of(where, facts) if where else None,

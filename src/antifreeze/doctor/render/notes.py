@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from antifreeze.doctor.advice import Advice, advise, rate, verdicts
+from antifreeze.doctor.advice import Advice, advise, verdicts
 from antifreeze.doctor.facts import Facts, Trial
 from antifreeze.doctor.finding import Finding
 from antifreeze.doctor.render.words import OUTCOMES
+from antifreeze.doctor.speeds import rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from antifreeze.doctor.advice import rate
 from antifreeze.doctor.facts import Facts, Loader, Trial
 from antifreeze.doctor.render.words import OUTCOMES, count_of, size
+from antifreeze.doctor.speeds import rate
 
 MOST_SLOW = 3
 MOST_NAMED = 5

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from antifreeze.doctor.checks import (
-    class_under_main_guard,
-    fixed_worker_seed,
-    lock_around_reads,
-    no_main_guard,
-    start_method_set_twice,
-    too_many_workers,
-    workers_restarted,
-)
+from antifreeze.doctor.cases import loader_cases
+from antifreeze.doctor.checks.class_under_main_guard import class_under_main_guard
+from antifreeze.doctor.checks.fixed_worker_seed import fixed_worker_seed
+from antifreeze.doctor.checks.lock_around_reads import lock_around_reads
+from antifreeze.doctor.checks.no_main_guard import no_main_guard
+from antifreeze.doctor.checks.start_method_set_twice import start_method_set_twice
+from antifreeze.doctor.checks.too_many_workers import too_many_workers
+from antifreeze.doctor.checks.workers_restarted import workers_restarted
 from antifreeze.doctor.facts import (
     Clash,
     Facts,
@@ -28,7 +27,6 @@ from antifreeze.doctor.facts import (
     Trial,
 )
 from antifreeze.doctor.finding import Weight
-from antifreeze.doctor.written import speed, written_loaders
 
 HERE = Place("train.py", 30)
 SPAWN = Place("train.py", 5, "", "mp.set_start_method('spawn')")
@@ -61,7 +59,7 @@ def facts(
     ],
 )
 def test_the_start_method_is_what_is_nearest_to_the_loader(known: Facts, method: str | None) -> None:
-    (loader,) = written_loaders(known)
+    (loader,) = loader_cases(known)
     assert loader.start_method == method
 
 
@@ -70,15 +68,7 @@ def test_a_live_loader_and_its_call_are_one_and_others_stand_alone() -> None:
     known = facts(LoaderCall(place=HERE, workers=None), live=Loader(number=1, built_at=HERE, num_workers=2))
     assert known.source is not None
     known = replace(known, source=replace(known.source, loaders=(*known.source.loaders, other)))
-    assert [(each.number, each.workers) for each in written_loaders(known)] == [(1, 2), (None, 3)]
-
-
-def test_speed_leaves_the_start_of_workers_out() -> None:
-    trial = Trial(
-        loader=0, engine="torch", workers=2, outcome=Outcome.OK, batches=5, samples=50, seconds=9.0, first_batch_s=5.0
-    )
-    assert speed(trial) == pytest.approx(10.0)
-    assert speed(replace(trial, batches=1)) is None
+    assert [(each.number, each.workers) for each in loader_cases(known)] == [(1, 2), (None, 3)]
 
 
 # --- trials make a finding surer, or take it away
@@ -122,18 +112,18 @@ def test_the_error_of_python_makes_a_missing_guard_certain() -> None:
 
 @pytest.mark.parametrize(("batches", "weights"), [(4, [Weight.CERTAIN]), (3000, [Weight.LIKELY]), (100_000, [])])
 def test_a_slow_start_counts_against_the_length_of_the_epoch(batches: int, weights: list[Weight]) -> None:
-    sick = workers_restarted.SICK
+    sick = workers_restarted.sick
     known = replace(sick, loaders=(replace(sick.loaders[0], batches=batches),))
     assert [finding.weight for finding in workers_restarted.examine(known)] == weights
 
 
 def test_without_a_trial_a_restart_is_only_possible() -> None:
-    (finding,) = workers_restarted.examine(Facts(source=workers_restarted.SICK.source))
+    (finding,) = workers_restarted.examine(Facts(source=workers_restarted.sick.source))
     assert finding.weight is Weight.POSSIBLE
 
 
 def test_a_lock_of_threads_is_no_lock_between_workers() -> None:
-    source = lock_around_reads.SICK.source
+    source = lock_around_reads.sick.source
     assert source is not None
     (dataset,) = source.datasets
     (sight,) = dataset.sights
@@ -164,7 +154,7 @@ def test_too_many_workers_are_likely_only_if_fewer_are_as_fast(fewer_s: float, w
 
 @pytest.mark.parametrize(("same_seeds", "weights"), [(True, [Weight.CERTAIN]), (None, [Weight.LIKELY]), (False, [])])
 def test_a_trial_of_two_epochs_decides_on_seeds(same_seeds: bool | None, weights: list[Weight]) -> None:
-    sick = fixed_worker_seed.SICK
+    sick = fixed_worker_seed.sick
     live = Loader(number=0, built_at=Place("train.py", 33), num_workers=2)
     trial = Trial(loader=0, engine="torch", workers=2, outcome=Outcome.OK, is_as_written=True, same_seeds=same_seeds)
     found = fixed_worker_seed.examine(replace(sick, loaders=(live,), trials=(trial,)))
