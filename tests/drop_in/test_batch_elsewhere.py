@@ -157,6 +157,7 @@ def test_whatever_is_done_to_a_batch_has_the_same_result(ours: Way, expected: An
 
 
 PREAMBLE = f"""
+import itertools
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import torch
@@ -256,6 +257,37 @@ def test_a_batch_may_be_sent_to_another_process(start_script: Callable[..., Scri
 
 def test_a_batch_that_another_process_has_inherited_is_not_written_over(run_script: Callable[..., Ended]) -> None:
     assert run_script(PREAMBLE + INHERIT).check().stdout == "OK\n"
+
+
+PRIVATE = """
+if __name__ == "__main__":
+    context = mp.get_context("fork")
+    held = [batch["array"] for batch in itertools.islice(make(), 4)]
+    before = [array.copy() for array in held]
+    child_may = context.Event()
+    answers = context.SimpleQueue()
+
+    def change():
+        for array in held:
+            array += 5
+        child_may.wait(20)
+        answers.put(all((array == was + 5).all() for array, was in zip(held, before)))
+
+    child = context.Process(target=change, daemon=True)
+    child.start()
+    for array, was in zip(held, before):
+        array *= 2
+    child_may.set()
+    assert answers.get()
+    child.join(20)
+    assert all((array == was * 2).all() for array, was in zip(held, before))
+    print("OK")
+"""
+
+
+def test_arrays_of_a_batch_are_not_shared_with_a_process_that_inherits_them(run_script: Callable[..., Ended]) -> None:
+    """As with torch, whose tensors are shared then, but not its arrays."""
+    assert run_script(PREAMBLE + PRIVATE).check().stdout == "OK\n"
 
 
 class Shared(Dataset[Any]):

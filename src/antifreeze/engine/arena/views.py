@@ -2,6 +2,9 @@
 
 Small tensors are copied out, so that a label that somebody keeps does not pin a slot; large ones are laid over the
 slot's memory without a copy, if the arena lends it. Everything that points into the slot keeps its *owner* alive.
+
+Arrays, and buffers of user classes, are always copied out: a child that the trainer forks later shares what is lent. So
+it is with torch's tensors; but what the child writes into an array must not change the trainer's, nor the other way round.
 """
 
 from __future__ import annotations
@@ -158,8 +161,8 @@ class _SlotMemory:
         return known
 
     def _bytes_of(self, region: int, length: int) -> memoryview:
-        """The first bytes of a storage."""
-        buffer, offset = self._memory_of(region)
+        """The first bytes of a buffer; never lent."""
+        buffer, offset = self._copy_of(region) if self._block is None else self._memory_of(region)
         return memoryview(buffer).cast("B")[offset : offset + length]
 
     def _memory_of(self, region: int) -> tuple[Any, int]:
@@ -173,6 +176,11 @@ class _SlotMemory:
                 self._owner, self._lend = self._lend(), None
             if self._owner is not None:
                 return self._owner, offset - low
+        return self._copy_of(region)
+
+    def _copy_of(self, region: int) -> tuple[bytearray, int]:
+        """(buffer, where the region's storage would begin in it)."""
+        offset, low, length = self.table[1 + 3 * region : 4 + 3 * region]
         beyond = offset % ALIGNMENT  # kept in the copy, so that every tensor in it stays aligned
         copy = self._copied.get(region)
         if copy is None:
