@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from antifreeze.engine import epoch
 from antifreeze.engine.arena.arena import Arena
@@ -23,10 +23,11 @@ from antifreeze.engine.orders import Orders
 from antifreeze.engine.outcomes import Outcomes
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.tickets import Tickets
-from antifreeze.errors import InternalError
+from antifreeze.errors import CannotCross, InternalError
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import Way, our_class
+from drop_in.kinds import as_it_is
 from processes.datasets import Numbers
 from user_scripts import Ended
 
@@ -389,6 +390,62 @@ def test_so_are_large_batches_and_streams(
     got, ledger = all_of(way, dataset(), **options)
     assert_same(got, expected)
     assert ledger.counts[Kind.IN_PROCESS] == 1
+
+
+class Kept(Dataset[Any]):
+    """Gives what it keeps, and a buffer that it uses again."""
+
+    def __init__(self) -> None:
+        self.samples = [{"label": n, "image": np.full((3, 9000), n, "f4"), "small": np.zeros(3)} for n in range(LENGTH)]
+        self.buffer = torch.zeros(50)
+        self.seen = torch.zeros(LENGTH).share_memory_()
+        self.kind = type("Label", (), {})  # which plain pickle does not find
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index], self.buffer.fill_(index), self.seen, self.kind, self.kind()
+
+
+@pytest.mark.parametrize("at", [5, 12])
+def test_what_the_dataset_keeps_is_not_given_away(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may change its batches, as it may those of workers, and the dataset its buffers; what is shared, is."""
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=at)
+    dataset = Kept()
+    loader = our_class()(dataset, batch_size=None, num_workers=2, collate_fn=as_it_is)
+    for _ in range(2):
+        batches = list(loader)
+        for number, (sample, buffer, seen, kind, one) in enumerate(batches):
+            assert (sample.pop("label"), int(buffer[0]), float(sample["small"].sum())) == (number, number, 0)
+            assert (sample["image"] == number).all()
+            assert kind is dataset.kind and type(one) is kind
+            sample["image"] += 1
+            sample["small"] += 1
+            seen[number] += 1
+    assert dataset.seen.tolist() == [2] * LENGTH
+    assert account_of(loader).ledger.counts[Kind.IN_PROCESS] == 1
+
+
+class Refusing:
+    """Cannot be sent."""
+
+    def __reduce__(self) -> Any:
+        raise KeyError("not this")
+
+
+class SometimesRefusing(Numbers):
+    def __getitem__(self, index: int) -> Any:
+        return Refusing() if index == 5 else index
+
+
+def test_what_a_worker_could_not_send_is_an_error_here_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=5)
+    batches = iter(our_class()(SometimesRefusing(8), batch_size=None, num_workers=2))
+    assert [next(batches) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(CannotCross, match="made a batch that cannot be sent"):
+        next(batches)
+    assert list(batches) == [6, 7]
 
 
 def test_out_of_order_every_batch_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def assert_same(one: Any, other: Any) -> None:
 def test_batches_are_those_of_torchs_workers_bit_for_bit() -> None:
     expected = by_torch(Drawing())
     bench = started(Drawing(), base_seed=seed_of_torch())
-    assert_same([bench.make(ticket(number)) for number in range(BATCHES)], expected)
+    assert_same([bench.make(ticket(number))() for number in range(BATCHES)], expected)
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -120,7 +120,7 @@ def test_it_makes_no_difference_which_worker_comes_first() -> None:
     expected = by_torch(Drawing())
     bench = started(Drawing(), base_seed=seed_of_torch())
     order = sorted(range(BATCHES), key=lambda number: -(number % WORKERS))
-    made = {number: bench.make(ticket(number)) for number in order}
+    made = {number: bench.make(ticket(number))() for number in order}
     assert_same([made[number] for number in range(BATCHES)], expected)
 
 
@@ -132,7 +132,7 @@ def test_nothing_of_a_worker_stays_in_the_trainer() -> None:
     )
     held = dataset.torch_generator.get_state(), dataset.generators["random"].getstate()
     bench = started(dataset, worker_init_fn=lambda _: random.seed(5))
-    bench.make(ticket(0))
+    bench.make(ticket(0))()
     assert get_worker_info() is None
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before[1:]
@@ -152,8 +152,8 @@ def test_worker_init_fn_is_called_once_for_each_worker_as_that_worker() -> None:
         called.append((worker, info.id, info.seed, random.random()))
 
     bench = started(Drawing(), worker_init_fn=note)
-    bench.make(ticket(0))
-    bench.make(ticket(3))
+    bench.make(ticket(0))()
+    bench.make(ticket(3))()
     assert called == [(n, n, SEED + n, random.Random(SEED + n).random()) for n in range(WORKERS)]
 
 
@@ -163,10 +163,10 @@ def test_an_error_of_worker_init_fn_is_raised_for_every_ticket_of_that_worker() 
             raise KeyError("no such shard")
 
     bench = started([torch.zeros(1)] * 8, worker_init_fn=refuse)
-    bench.make(ticket(0, [0]))
+    bench.make(ticket(0, [0]))()
     for number in (1, 4):
         with pytest.raises(Refused) as refused:
-            bench.make(ticket(number, [0]))
+            bench.make(ticket(number, [0]))()
         assert type(refused.value.error) is KeyError
         assert "Caught KeyError in DataLoader worker process 1." in str(refused.value.error)
 
@@ -191,36 +191,36 @@ class Failing(Dataset[Any]):
 def test_an_error_has_torchs_text_and_its_position_and_the_next_batch_comes() -> None:
     bench = started(Failing())
     with pytest.raises(Refused) as refused:
-        bench.make(ticket(1))
+        bench.make(ticket(1))()
     assert refused.value.position == 1
     assert type(refused.value.error) is ValueError
     assert str(refused.value.error).startswith("Caught ValueError in DataLoader worker process 1.\nOriginal Traceback")
-    assert bench.make(ticket(2))[:, 0].tolist() == [8, 9, 10, 11]
+    assert bench.make(ticket(2))()[:, 0].tolist() == [8, 9, 10, 11]
 
 
 def test_policies_apply() -> None:
     bench = started(Failing(), policy=Policy(retries=1, then="skip", backoff_s=0.0))
-    assert bench.make(ticket(1))[:, 0].tolist() == [4, 6, 7]
+    assert bench.make(ticket(1))()[:, 0].tolist() == [4, 6, 7]
     kinds = [(mishap.kind, mishap.sample) for mishap in bench.take_mishaps(WorkerNo(1))]  # in the order of samples
     assert kinds == [("retried", "5"), ("skipped", "5"), ("retried", "6")]
     with pytest.raises(NothingLeft):
-        bench.make(ticket(4, [5]))
+        bench.make(ticket(4, [5]))()
 
 
 def test_a_sample_in_quarantine_is_not_fetched() -> None:
     bench = started(Failing(), quarantined={4}, policy=Policy(then="skip"))
-    assert bench.make(ticket(1, [4, 7]))[:, 0].tolist() == [7]
+    assert bench.make(ticket(1, [4, 7]))()[:, 0].tolist() == [7]
     assert [mishap.sample for mishap in bench.take_mishaps(WorkerNo(1))] == ["4"]
 
 
 def test_batches_are_in_ordinary_memory() -> None:
     bench = started([torch.zeros(1000)] * 8)
-    assert not bench.make(ticket(0, [0, 1])).is_shared()
+    assert not bench.make(ticket(0, [0, 1]))().is_shared()
 
 
 def test_a_custom_collate_function_that_calls_torchs_gets_ordinary_memory_too() -> None:
     bench = started([torch.zeros(1000)] * 8, collate_fn=lambda samples: default_collate([*samples]))
-    assert not bench.make(ticket(0, [0, 1])).is_shared()
+    assert not bench.make(ticket(0, [0, 1]))().is_shared()
 
 
 class Interrupting(Drawing):
@@ -244,7 +244,7 @@ def test_after_an_interruption_the_same_batch_comes_again(kind: type[BaseExcepti
         raise kind
 
     calm = started(Interrupting(lambda: None))
-    expected = [calm.make(ticket(number)) for number in range(BATCHES)]
+    expected = [calm.make(ticket(number))() for number in range(BATCHES)]
     bench = started(Interrupting(lambda: signal.raise_signal(signal.SIGALRM)))
     got = []
     before = signal.signal(signal.SIGALRM, on_alarm)
@@ -252,12 +252,12 @@ def test_after_an_interruption_the_same_batch_comes_again(kind: type[BaseExcepti
         for number in range(BATCHES):
             state = torch.get_rng_state()
             try:
-                got.append(bench.make(ticket(number)))
+                got.append(bench.make(ticket(number))())
             except kind:
                 assert number == 3
                 assert torch.equal(torch.get_rng_state(), state)
                 assert get_worker_info() is None
-                got.append(bench.make(ticket(number)))
+                got.append(bench.make(ticket(number))())
     finally:
         signal.signal(signal.SIGALRM, before)
     assert_same(got, expected)
@@ -265,14 +265,14 @@ def test_after_an_interruption_the_same_batch_comes_again(kind: type[BaseExcepti
 
 def test_it_goes_on_from_a_snapshot_by_replay() -> None:
     calm, lost, successor = started(Drawing()), started(Drawing()), started(Drawing())
-    expected = [calm.make(ticket(number)) for number in (0, 3, 6)]
-    lost.make(ticket(0))
+    expected = [calm.make(ticket(number))() for number in (0, 3, 6)]
+    lost.make(ticket(0))()
     snapshot = lost.parts[0].board.latest()
     assert snapshot is not None and snapshot.ticket == 0
     successor.resume(WorkerNo(0), snapshot.state)
     successor.replay(ticket(0))
     successor.replay(ticket(3))
-    assert_same(successor.make(ticket(6)), expected[2])
+    assert_same(successor.make(ticket(6))(), expected[2])
 
 
 class Stream(IterableDataset[Any]):
@@ -294,7 +294,7 @@ def read_all(bench: InlineBench, *, first: int = 0) -> list[Any]:
     batches, number, ended = [], first, 0
     while ended < WORKERS:
         try:
-            batches.append(bench.make(ticket(number, range(2))))
+            batches.append(bench.make(ticket(number, range(2)))())
         except EndOfStream:
             ended += 1
         number += 1
@@ -344,4 +344,4 @@ def test_a_generator_without_a_state_is_left_alone() -> None:
             self.system = random.SystemRandom()
 
     bench = started(Safe())
-    assert len(bench.make(ticket(0))) == 5
+    assert len(bench.make(ticket(0))()) == 5

@@ -5,7 +5,7 @@ An outcome holds all that it takes to open it, whatever becomes of its worker me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from antifreeze.engine import wording
@@ -69,8 +69,14 @@ class Pinning(NamedTuple):
     pinned: Pinned
 
 
+class Here(NamedTuple):
+    """A batch that was made in this process, and is to arrive as from a worker."""
+
+    receive: Callable[[], Any]
+
+
 class Made(NamedTuple):
-    """A batch that was made in this process."""
+    """A batch as the user gets it."""
 
     batch: Any
 
@@ -91,7 +97,7 @@ class Over(NamedTuple):
     """There is no batch: the worker's part of an iterable dataset has ended."""
 
 
-Outcome = Full | Letter | Made | Pinning | Broken | Raised | Unsent | Nothing | Over
+Outcome = Full | Letter | Here | Made | Pinning | Broken | Raised | Unsent | Nothing | Over
 
 
 def opened_again(arrival: Arrival[Outcome], batch: Any, error: Exception | None) -> Arrival[Outcome]:
@@ -147,7 +153,7 @@ class Outcomes:
         pid: int | None = None
         position = -1
         match outcome:
-            case Letter() | Full() | Pinning() | Made():
+            case Letter() | Full() | Here() | Pinning() | Made():
                 try:
                     return self._read(outcome), None
                 except Exception as why:  # of a user's class, when it is rebuilt: this batch is lost, the next is not
@@ -169,7 +175,7 @@ class Outcomes:
 
     def pin(self, outcome: Outcome, pinner: Pinner) -> Outcome:
         """Open a batch as soon as it has come, and have it copied into page-locked memory."""
-        if not isinstance(outcome, Full | Letter | Made):
+        if not isinstance(outcome, Full | Letter | Here | Made):
             return outcome
         try:
             return Pinning(pinner.start(self._read(outcome, for_now=True)))
@@ -178,11 +184,13 @@ class Outcomes:
                 raise
             return Broken(why)
 
-    def _read(self, outcome: Full | Letter | Made | Pinning, *, for_now: bool = False) -> Any:
+    def _read(self, outcome: Full | Letter | Here | Made | Pinning, *, for_now: bool = False) -> Any:
         if isinstance(outcome, Letter):
             return read_letter(*outcome)
         if isinstance(outcome, Full):
             return self._arena.open(*outcome, for_now=for_now)
+        if isinstance(outcome, Here):
+            return outcome.receive()
         return outcome.batch if isinstance(outcome, Made) else outcome.pinned.take()
 
     def discard(self, outcome: Outcome) -> None:

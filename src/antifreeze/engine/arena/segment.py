@@ -63,12 +63,15 @@ def _owner_of(mapping: mmap.mmap) -> Owner:
 
 
 class Segment:
-    """A stretch of shared memory, mapped into this process."""
+    """A stretch of memory, mapped into this process: shared memory, or (without a descriptor) its own."""
 
     __slots__ = ("_mapping", "address", "fd", "size", "view")
 
     def __init__(self, fd: int, size: int) -> None:
-        self._mapping = _map(fd, size, mmap.MAP_SHARED)
+        if fd >= 0:
+            self._mapping = _map(fd, size, mmap.MAP_SHARED)
+        else:
+            self._mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.address = _address_of(self._mapping)
         self.view = memoryview(self._mapping)
         self.fd = fd
@@ -111,6 +114,11 @@ def create(size: int) -> Segment:
     if isinstance(made, Segment):
         return made
     raise _no_memory(size, made)
+
+
+def in_private(size: int) -> Segment:
+    """Memory of this process alone, of at least this many bytes."""
+    return Segment(-1, _whole_chunks(size))
 
 
 def try_to_create(size: int) -> Segment | str:

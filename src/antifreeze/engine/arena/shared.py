@@ -19,11 +19,11 @@ from antifreeze.torch_side.tensors import share_by_descriptor
 MOST_SHARED = 6
 
 _began_ns = 0
-"""When this process became a worker; 0: it is none."""
+"""When this process became a worker, or last began to do what workers would have done; 0: it has done neither."""
 
 
 def begin() -> None:
-    """This process is a worker from now on."""
+    """This process makes batches from now on, as a worker or in the place of one."""
     global _began_ns
     _began_ns = time.time_ns()
 

@@ -63,10 +63,15 @@ class ResultPickler(cloudpickle.Pickler):  # type: ignore[misc]
         """A reference to this object, if it is the trainer's."""
         if _numbers is not None:
             return _numbers.get(id(thing))
-        if not isinstance(thing, type | types.FunctionType):
-            return None
-        # The trainer cannot import `__main__` again, and cloudpickle sends what is in it by value.
-        return None if thing.__module__ != "__main__" and _is_importable(thing) else _reference(thing)
+        return _reference(thing) if goes_by_value(thing) else None
+
+
+def goes_by_value(thing: Any) -> bool:
+    """Whether this is a class or function that cloudpickle would send by value."""
+    if not isinstance(thing, type | types.FunctionType):
+        return False
+    # The trainer cannot import `__main__` again, and cloudpickle sends what is in it by value.
+    return thing.__module__ == "__main__" or not _is_importable(thing)
 
 
 def find_inherited(reference: Inherited) -> Any:

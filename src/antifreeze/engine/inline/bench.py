@@ -20,8 +20,10 @@ from typing import Any, TypeVar
 from antifreeze.engine.arena import board as boards
 from antifreeze.engine.backends import interruptions
 from antifreeze.engine.crossing import results
+from antifreeze.engine.crossing.explain import explain_batch
 from antifreeze.engine.crossing.raised import unwrap
 from antifreeze.engine.inline.copying import copied
+from antifreeze.engine.inline.sending import Sender
 from antifreeze.engine.numbers import SeatNo, WorkerNo
 from antifreeze.engine.orders import quarantine_for
 from antifreeze.engine.plan.ticket import NOBODY, Ticket
@@ -93,6 +95,7 @@ class InlineBench:
         """Every worker is born here and now, `worker_init_fn` included. `quarantined`: indices that are not fetched."""
         self._quarantined = quarantined
         self._own = Exchange(recipe)
+        self._sender = Sender()
         self.parts: list[Part] = []
         for number in range(recipe.num_workers):
             # Which seeds them itself. Nothing that another thread draws before that may come again.
@@ -102,18 +105,26 @@ class InlineBench:
             part.shared = lent.left
             self.parts.append(part)
 
-    def make(self, ticket: Ticket) -> Any:
-        """The batch of this ticket; raises Refused with the user's error, or NothingLeft, or EndOfStream.
+    def make(self, ticket: Ticket) -> Callable[[], Any]:
+        """What gives the batch of this ticket, once; raises Refused with the user's error, or NothingLeft, or EndOfStream.
 
         Interrupted by a signal it can be called again, and makes the same batch; a stream has lost an item then.
         """
         part = self.part_of(ticket)
         work = self._work_of(ticket, is_replay=False)
         try:
-            return self._play(part, lambda: part.bench.make(work))
+            return self._play(part, lambda: self._send(part.bench.make(work), part))
         except NotMade as failure:
             error, position = unwrap(failure.wrapper, results.find_inherited), failure.position
         raise Refused(error, position)
+
+    def _send(self, batch: Any, part: Part) -> Callable[[], Any]:
+        try:
+            return self._sender.send(batch)
+        except (OSError, MemoryError) as error:  # the machine's, not the batch's
+            raise Refused(error, -1) from error
+        except Exception as error:  # of a __reduce__ of the user's, or of pickle itself
+            raise Refused(explain_batch(batch, error, worker=part.number), -1) from error
 
     def part_of(self, ticket: Ticket) -> Part:
         """Whose ticket it is; one that brings its seed is anybody's."""

@@ -24,7 +24,7 @@ from antifreeze.engine.inline.watch import Watch
 from antifreeze.engine.intent import Intent
 from antifreeze.engine.misgivings import Misgivings
 from antifreeze.engine.numbers import TicketNo, WorkerNo
-from antifreeze.engine.outcomes import Broken, Made, Nothing, Outcome, Outcomes, Over, Pinning
+from antifreeze.engine.outcomes import Broken, Here, Nothing, Outcome, Outcomes, Over, Pinning
 from antifreeze.engine.pinning import Limits, Pinner
 from antifreeze.engine.plan.ticket import Plan, Ticket
 from antifreeze.engine.showing import show
@@ -239,7 +239,7 @@ class InlineEpoch:
         part = self._bench.part_of(ticket)
         try:
             with self._watched(part, ticket):
-                outcome: Outcome = Made(self._bench.make(ticket))
+                outcome: Outcome = Here(self._bench.make(ticket))
         except Refused as refused:
             outcome = Broken(refused.error, refused.position)
         except NothingLeft:
