@@ -197,6 +197,15 @@ def test_importing_runs_everything_but_the_guarded_part(main: types.ModuleType, 
     assert imported.__file__ == str(path)
 
 
+def test_annotations_are_what_the_script_makes_of_them(main: types.ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("class Row:\n    number: int\ndef double(x: float) -> float: return 2 * x")
+    import_main(MainModule(str(path), None, frozenset()))
+    imported = sys.modules["__main__"]
+    assert imported.Row.__annotations__ == {"number": int}
+    assert imported.double.__annotations__ == {"x": float, "return": float}
+
+
 def test_what_must_not_be_imported_is_not(main: types.ModuleType) -> None:
     import_main(MainModule(None, None, frozenset()))
     assert sys.modules["__main__"] is main

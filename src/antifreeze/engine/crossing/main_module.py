@@ -66,7 +66,8 @@ def import_main(description: MainModule) -> None:
     module.__package__ = description.package
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
     with io.open_code(description.path) as file:
-        code = compile(file.read(), description.path, "exec")
+        # Not as if it had the `from __future__ import annotations` of this file.
+        code = compile(file.read(), description.path, "exec", dont_inherit=True)
     exec(code, vars(module))
 
 
