@@ -197,6 +197,23 @@ def test_importing_runs_everything_but_the_guarded_part(main: types.ModuleType, 
     assert imported.__file__ == str(path)
 
 
+def test_a_module_run_by_its_name_knows_what_it_was_run_as(
+    main: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "tool_of_test").mkdir()
+    path = tmp_path / "tool_of_test" / "train.py"
+    (tmp_path / "tool_of_test" / "__init__.py").touch()
+    path.write_text(GUARDED + "\nname, source = __spec__.name, __loader__.get_data(__file__)")
+    main.__file__, main.__package__ = str(path), "tool_of_test"
+    main.__spec__ = ModuleSpec("tool_of_test.train", None)
+    import_main(describe_main())
+    del sys.modules["tool_of_test"]
+    imported = sys.modules["__main__"]
+    assert imported.__name__ == "__mp_main__"
+    assert (imported.name, imported.source) == ("tool_of_test.train", path.read_bytes())
+
+
 def test_annotations_are_what_the_script_makes_of_them(main: types.ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("class Row:\n    number: int\ndef double(x: float) -> float: return 2 * x")

@@ -7,6 +7,7 @@ never run again: its functions and classes travel by value.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import io
 import os
 import sys
@@ -31,6 +32,8 @@ class MainModule:
     """What the other side has after importing it: functions, classes, and what is given a name."""
     imports: frozenset[str] = frozenset()
     """Modules that importing it imports, and names that may be modules."""
+    name: str | None = None
+    """What it was run as by `python -m`; None: as a file."""
 
 
 NOT_IMPORTED = MainModule(None, None, frozenset())
@@ -45,7 +48,7 @@ def describe_main() -> MainModule:
         return NOT_IMPORTED
     names = frozenset(chain.from_iterable(map(names_given, body)))
     path = os.path.normpath(Path(str(main.__file__)).absolute())  # as multiprocessing does
-    return MainModule(path, main.__package__, names, frozenset(_imports(body)))
+    return MainModule(path, main.__package__, names, frozenset(_imports(body)), getattr(main.__spec__, "name", None))
 
 
 def _is_package_main(main: types.ModuleType) -> bool:
@@ -64,6 +67,8 @@ def import_main(description: MainModule) -> None:
     module = types.ModuleType("__mp_main__")
     module.__file__ = description.path
     module.__package__ = description.package
+    if description.name is not None and (spec := importlib.util.find_spec(description.name)) is not None:
+        module.__spec__, module.__loader__, module.__cached__ = spec, spec.loader, spec.cached  # type: ignore[attr-defined]
     sys.modules["__main__"] = sys.modules["__mp_main__"] = module
     with io.open_code(description.path) as file:
         # Not as if it had the `from __future__ import annotations` of this file.
