@@ -24,6 +24,8 @@ HAZARDOUS = {
     "keeps_in_closure": "import random\ndef make(rng):\n    return lambda: rng.random()\ndraw = make(random.Random())",
     "keeps_lock": "import multiprocessing\nclass Cache:\n    lock = multiprocessing.Lock()",
     "keeps_file": "class Log:\n    file = open('/dev/null', 'w')",
+    "fails": "raise ImportError('not here')",
+    "fails_inside": "import nothing_of_that_name",
     "keeps_folder": "import tempfile\nclass Cache:\n    folder = tempfile.TemporaryDirectory()",
 }
 HARMLESS = {
@@ -32,7 +34,6 @@ HARMLESS = {
     "uses_shared_too": "import torch\nclass Augment:\n    rng = torch.default_generator",
     "dropped": "import random\nVALUE = random.Random().random()\nwith open('/dev/null') as file: pass",
     "uses_system": "import random\nGENERATOR = random.SystemRandom()",
-    "fails": "raise ImportError('not here')",
 }
 
 
@@ -51,7 +52,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("modules")
 def test_modules_that_keep_what_each_process_should_have_its_own_of_are_named() -> None:
-    assert import_libraries([*HAZARDOUS, *HARMLESS]) == set(HAZARDOUS)
+    assert import_libraries([*HAZARDOUS, *HARMLESS, "not_there"]) == set(HAZARDOUS)
 
 
 @pytest.mark.usefixtures("modules")

@@ -4,6 +4,8 @@ User modules are not among them: each worker imports those itself, as a spawned 
 installed packages), only those are kept that can be shared by a fork: a module that starts a thread when it is imported,
 that opens a file or a connection, that keeps a random generator or a lock of `multiprocessing` anywhere (in a container, as
 the attribute of a class, as the default of an argument), or the process id among its globals, is left to the workers, too.
+So is one whose import fails here: the program may do something before it imports it, and what half an import has left
+behind (submodules, entries of registries) would be in the way of a whole one.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,15 +80,25 @@ def import_libraries(names: Iterable[str]) -> set[str]:
         for name in names:
             known, left = set(sys.modules), machine.descriptors_left()
             gc.freeze()
-            with suppress(Exception):  # a worker meets the same when it imports it, and tells the trainer
-                importlib.import_module(name)
+            has_failed = _fails_to_import(name)
             if len(machine.thread_names()) > 1:
                 return hazardous | {name}
             new = sys.modules.keys() - known
             has_opened = machine.descriptors_left() < left
-            if new and (has_opened or _has_made_own() or any(_keeps_pid(sys.modules[each]) for each in new)):
+            if has_failed or (
+                new and (has_opened or _has_made_own() or any(_keeps_pid(sys.modules[each]) for each in new))
+            ):
                 hazardous.add(name)
     return hazardous
+
+
+def _fails_to_import(name: str) -> bool:
+    """Import this module; returns whether that stopped half-way. One that is not there leaves nothing behind."""
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # of the library's code; if a worker meets the same, it tells the trainer
+        return not (isinstance(error, ModuleNotFoundError) and error.name == name)
+    return False
 
 
 @contextmanager
