@@ -9,6 +9,7 @@ import socket
 import sys
 import types
 from collections.abc import Callable, Sequence
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,18 @@ def test_read_only_arrays_may_be_written_into_as_after_multiprocessings_pickle(a
     assert arrived is again
     assert arrived.dtype == array.dtype
     assert arrived.flags.f_contiguous >= array.flags.f_contiguous
+    assert (arrived == array).all()
+    arrived[...] = arrived.copy()
+
+
+@pytest.mark.parametrize("dtype", [">i4", ">U3", [("a", ">i4"), ("b", "S3")]], ids=str)
+@pytest.mark.parametrize("length", [3, LARGE])
+def test_arrays_of_another_machine_arrive_as_multiprocessings_pickle_sends_them(dtype: Any, length: int) -> None:
+    array = np.ones(length, dtype)
+    array.flags.writeable = False
+    expected = pickle.loads(ForkingPickler.dumps(array))
+    arrived = cross(array)
+    assert arrived.dtype == expected.dtype
     assert (arrived == array).all()
     arrived[...] = arrived.copy()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import pickle
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ from antifreeze.engine.crossing.kinds.base import Kind, Luggage, Reduced, fresh
 from antifreeze.engine.crossing.kinds.mappings import KINDS as MAPPINGS
 from antifreeze.engine.crossing.kinds.mappings import Stretch, address_of, is_readonly, pack
 
+# By this protocol, and Python 3.14's pickle by default, numpy sends the memory as it is; by older ones in native order.
+OUT_OF_BAND_PROTOCOL = 5
+
 
 def plan_array(array: Any, luggage: Luggage) -> Any:
     """A view of a mapping, whole or in part: numpy's memmap, or a plain array over one."""
     mapping = _mapping_below(array) if array.size else None
     sent = None if mapping is None else _send(mapping, luggage)
     if mapping is None or sent is None:
-        return _plan_read_only(array)
+        return _plan_copy(array)
     start = array.__array_interface__["data"][0] - address_of(mapping)
     place = array.shape, array.dtype, start, array.strides
     attributes = {name: getattr(array, name, None) for name in ("filename", "offset", "mode")}
@@ -37,8 +41,12 @@ def make_array(cls: type[Any], mapping: Any, place: tuple[Any, ...], attributes:
     return array
 
 
-def _plan_read_only(array: Any) -> Any:
-    """Nothing special, but for an array that pickle would keep read-only: one over the same memory that is not."""
+def _plan_copy(array: Any) -> Any:
+    """Nothing special, but for what only `multiprocessing`'s pickle changes: copies are in this machine's byte order, and
+    may be written to, so a read-only array goes as another over the same memory.
+    """
+    if not array.dtype.isnative and pickle.DEFAULT_PROTOCOL < OUT_OF_BAND_PROTOCOL:
+        return array.__reduce__()
     flags = array.flags
     is_dense = flags.c_contiguous or flags.f_contiguous
     if type(array) is not np.ndarray or flags.writeable or not is_dense or array.dtype.hasobject:
