@@ -104,6 +104,9 @@ def test_what_is_defined_outside_the_guard_is_importable() -> None:
         "None if __name__ != '__main__' else main()",
         "match __name__:\n    case '__main__':\n        def inside(): pass\n        main()",
         "if __name__.startswith('__main'):\n    def inside(): pass\n    main()",
+        "if __name__ == '__main__' and len(sys.argv) != 1:\n    def inside(): pass\n    main()",
+        "if not __name__ == '__main__':\n    pass\nelse:\n    def inside(): pass\n    main()",
+        "if __name__ != '__mp_main__':\n    def inside(): pass\n    main()",
     ],
 )
 def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:
@@ -111,9 +114,26 @@ def test_a_guard_is_a_guard_however_it_is_written(guard: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "guard",
+    [
+        "is_main = __name__ == '__main__'\nif is_main: main()",
+        "is_worker = __name__ != '__main__'\nif not is_worker: main()",
+        "process = current_process().name == 'MainProcess'\nif process: main()",
+        "def is_main(): return __name__ == '__main__'\nif is_main(): main()",
+        "def run():\n    if __name__ == '__main__': main()\nrun()",
+        "def script(function):\n    if function.__module__ == '__main__': function()\nscript(main)",
+        "def script(function):\n    if function.__module__ == '__main__': function()\n@script\ndef other(): pass",
+    ],
+)
+def test_a_guard_may_be_asked_for_elsewhere(guard: str) -> None:
+    assert "main" in (_importable_names(f"def main(): pass\n{guard}") or ())
+
+
+@pytest.mark.parametrize(
     "source",
     [
         None,
+        "def log(text):\n    if current_process().name == 'MainProcess': print(text)\nlog('begins')",
         "",
         "def main(): pass\nmain()",
         "def f():\n    if __name__ == '__main__': pass",

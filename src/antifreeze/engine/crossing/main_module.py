@@ -93,7 +93,8 @@ def _importable_body(source: bytes | str | None) -> list[ast.stmt] | None:
     except (SyntaxError, ValueError):  # not Python, or not even text
         return None
     statements = list(run_on_import(body))
-    return [each for each in statements if not is_guard(each)] if any(map(guarded_part, statements)) else None
+    is_guarded = any(map(guarded_part, statements)) or _asks_elsewhere(statements)
+    return [each for each in statements if not is_guard(each)] if is_guarded else None
 
 
 def run_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -148,8 +149,38 @@ def guarded_part(statement: ast.stmt) -> Literal["body", "orelse"] | None:
     return None
 
 
+def _asks_elsewhere(statements: list[ast.stmt]) -> bool:
+    """Whether an import tests a variable that tells whether this is the main module, or calls a function that asks."""
+    asking: set[str] = set()
+    for statement in statements:
+        match statement:
+            case ast.Assign([ast.Name(name)], value) if _asks_whether_main(value):
+                asking.add(name)
+            case ast.FunctionDef(name) if any(map(_compares_with_main, ast.walk(statement))):
+                asking.add(name)
+            case ast.If(part) | ast.Expr(part) if asking & _names_in([part]):
+                return True
+            case ast.FunctionDef(decorator_list=parts) if asking & _names_in(parts):
+                return True
+    return False
+
+
+def _names_in(parts: list[ast.expr]) -> set[str]:
+    return {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+def _compares_with_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and not {"__main__", "__mp_main__"}.isdisjoint(_texts(node))
+
+
 def _asks_whether_not(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.NotEq) for node in ast.walk(test))
+    for node in ast.walk(test):
+        match node:
+            case ast.UnaryOp(ast.Not(), operand) if _asks_whether_main(operand):
+                return not _asks_whether_not(operand)
+            case ast.Compare(ops=ops) if _asks_whether_main(node):
+                return isinstance(ops[0], ast.NotEq) != ("__mp_main__" in _texts(node))
+    return False
 
 
 def _asks_whether_main(test: ast.expr) -> bool:
