@@ -16,7 +16,7 @@ class Facts(Dataset):
         return (
             threading.current_thread() is threading.main_thread(),
             threading.current_thread().name,
-            multiprocessing.parent_process() is not None,
+            multiprocessing.parent_process().name,
             os.getpid() != int(os.environ["TRAINER"]),
             os.getcwd() == os.environ["HERE"],
             sys.argv[1:],

@@ -105,7 +105,8 @@ def _own_directories() -> tuple[str, ...]:
 
 
 def _preparation() -> dict[str, Any]:
-    preparation = spawn.get_preparation_data("antifreeze stem")
+    # Workers say that their parent is called like this.
+    preparation = spawn.get_preparation_data(multiprocessing.current_process().name)
     preparation["authkey"] = bytes(preparation["authkey"])  # else it refuses to be pickled
     preparation.pop("init_main_from_name", None)  # the main module is imported our way
     preparation.pop("init_main_from_path", None)
