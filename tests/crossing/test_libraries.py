@@ -16,6 +16,7 @@ HAZARDOUS = {
     "keeps_torch": "import torch\nGENERATOR = torch.Generator()",
     "keeps_socket": "import socket\nOPEN = socket.socket.__new__(socket.socket)",
     "keeps_pid": "import os\nMAIN_PID = os.getpid()",
+    "keeps_pid_in_a_path": "import os\nSCRATCH = f'/tmp/scratch_{os.getpid()}.bin'",
     "keeps_uuid": "import uuid\nSESSION = uuid.uuid4()",
     "keeps_inside": "import random\nclass State: pass\nSTATE = State()\nSTATE.rng = random.Random()",
     "keeps_in_dict": "import numpy\nTABLE = {'rng': [numpy.random.default_rng()]}",

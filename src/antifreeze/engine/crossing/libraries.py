@@ -3,9 +3,9 @@
 User modules are not among them: each worker imports those itself, as a spawned worker does. Of the libraries (Python's and
 installed packages), only those are kept that can be shared by a fork: a module that starts a thread when it is imported,
 that opens a file or a connection, that keeps a random generator or a lock of `multiprocessing` anywhere (in a container, as
-the attribute of a class, as the default of an argument), or the process id among its globals, is left to the workers, too.
-So is one whose import fails here: the program may do something before it imports it, and what half an import has left
-behind (submodules, entries of registries) would be in the way of a whole one.
+the attribute of a class, as the default of an argument), or the process id among its globals, also in a path, is left to
+them. So is one whose import fails here: the program may do something before it imports it, and what half an import
+has left behind (submodules, entries of registries) would be in the way of a whole one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import gc
 import importlib
 import os
 import random
+import re
 import sys
 import types
 import uuid
@@ -168,4 +169,6 @@ def _is_made_in(module: types.ModuleType, value: Any) -> bool:
 
 
 def _is_pid(key: Any, value: Any) -> bool:
+    if type(value) is str and "/" in value and isinstance(key, str) and not key.startswith("__"):
+        return str(os.getpid()) in re.findall(r"\d+", value)  # a folder or a file of this process
     return type(value) is int and value == os.getpid() and isinstance(key, str) and "pid" in key.lower()
