@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from antifreeze.engine.supervise import growth
-from antifreeze.engine.worker import bench
+from antifreeze.engine.worker import bench, renewal
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import TORCH, Way, our_way, seed_all, tidy_up, torch_may_fork
 from user_scripts import Ended
@@ -145,6 +145,7 @@ def test_renewals_among_kills_cost_no_batch(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(growth, "SHARE", 0.0)
     monkeypatch.setattr(growth, "LIVES", 0)
     monkeypatch.setattr(growth, "PAUSES", 0)
+    monkeypatch.setattr(renewal, "VISITS", 0)
     monkeypatch.setattr(bench, "SNAPSHOT_S", 0.0)  # a worker that is killed takes over where it was, not 50 ms before
     dataset, options = Captions(), {**OPTIONS, "batch_size": 200, "sampler": range(TEXTS // 4)}
     seed_all()

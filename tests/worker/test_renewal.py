@@ -1,6 +1,7 @@
 """Which workers leave when they have copied enough, and which stay whatever they have copied."""
 
 import array
+import contextlib
 import datetime as dt
 import functools
 import itertools
@@ -64,12 +65,18 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def is_renewed(dataset: Any, *, stem_pid: int | None = None, between: Callable[[], object] = lambda: None) -> bool:
+def is_renewed(
+    dataset: Any,
+    *,
+    stem_pid: int | None = None,
+    between: Callable[[], object] = lambda: None,
+    samples: int = 1000,
+) -> bool:
     recipe = Recipe(dataset, default_collate, True, None, 0, 1, None)
     worker = Renewal(recipe, Heritage(stem_pid or os.getppid(), 1.0, ()))
     try:
-        for _ in range(LOOKS):
-            worker.raise_if_due()
+        for look in range(LOOKS):
+            worker.raise_if_due(samples=look * samples // LOOKS)
             between()
     except Renewed:
         return True
@@ -83,7 +90,7 @@ def test_a_worker_that_copies_and_copies_leaves() -> None:
 
 def test_the_first_ticket_is_always_done(copies: list[int]) -> None:
     worker = Renewal(Recipe(Texts(), default_collate, True, None, 0, 1, None), Heritage(os.getppid(), 0.0, ()))
-    worker.raise_if_due()
+    worker.raise_if_due(samples=0)
     assert copies == []
 
 
@@ -291,6 +298,39 @@ def test_a_worker_whose_transform_keeps_something_stays(transform: Callable[[], 
     dataset: Any = Texts()
     dataset.transform = transform
     assert not is_renewed(dataset, between=transform)
+
+
+@pytest.mark.usefixtures("copies")
+@pytest.mark.parametrize(("samples", "leaves"), [(1000, False), (100_000, True)])
+def test_a_worker_stays_until_what_it_might_change_would_have_been_seen(samples: int, leaves: bool) -> None:
+    """It is looked at one element in 3,907: a worker that has changed a thousand has most likely changed none of these."""
+    dataset: Any = Texts()
+    dataset.seen = [0] * 1_000_000
+    assert is_renewed(dataset, samples=samples) is leaves
+
+
+def is_renewed_in_a_child(dataset: Any, between: Callable[[], object]) -> bool:
+    """In a forked process, which has the memory of this one."""
+    pid = os.fork()
+    if pid == 0:
+        code = 2
+        with contextlib.suppress(BaseException):
+            code = is_renewed(dataset, between=between)
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, 1)
+    return bool(code)
+
+
+@pytest.mark.usefixtures("copies")
+@pytest.mark.parametrize(
+    "make", [np.ones, torch.ones, lambda length: array.array("d", [0]) * length, lambda length: bytearray(8 * length)]
+)
+def test_a_worker_stays_that_has_written_anywhere_into_a_large_array(make: Callable[[int], Any]) -> None:
+    dataset: Any = Texts()
+    dataset.seen = make(1_000_000)
+    assert is_renewed_in_a_child(dataset, lambda: dataset.seen[123_456])
+    assert not is_renewed_in_a_child(dataset, functools.partial(operator.setitem, dataset.seen, 123_456, 1))
 
 
 @pytest.mark.usefixtures("copies")

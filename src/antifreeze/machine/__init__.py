@@ -30,12 +30,14 @@ from antifreeze.machine.mappings import (
     MappedFile,
     Mapping,
     Memory,
+    copied_bytes,
     faulted_bytes,
     mapped_files,
     memory_since,
     own_bytes,
     private_bytes,
     private_mappings,
+    whole_pages,
 )
 from antifreeze.machine.memory import available_memory, memory_facts, memory_limit, oom_kills, total_memory
 from antifreeze.machine.own import (
@@ -77,6 +79,7 @@ __all__ = [
     "available_memory",
     "catches",
     "children_of",
+    "copied_bytes",
     "cpu_quota",
     "descendants_of",
     "descriptor_limit",
@@ -124,5 +127,6 @@ __all__ = [
     "usable_cpus",
     "wait_of",
     "waited_for_processor_s",
+    "whole_pages",
     "why_not_again",
 ]

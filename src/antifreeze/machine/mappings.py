@@ -96,17 +96,44 @@ def memory_since(fork: Iterable[Mapping]) -> Memory | None:
     try:
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
             for mapping in fork:
-                for start in range(mapping.start, mapping.end, _PAGES_AT_ONCE * _PAGE_BYTES):
-                    pages = min(_PAGES_AT_ONCE, (mapping.end - start) // _PAGE_BYTES)
-                    entries = os.pread(pagemap.fileno(), 8 * pages, start // _PAGE_BYTES * 8)
-                    flags = entries[_HIGHEST_BYTE::8]
-                    inherited += flags.count(_PRESENT) + flags.count(_PRESENT | _EXCLUSIVE)
-                    copied += flags.count(_PRESENT | _EXCLUSIVE)
+                there, own_pages = _count_pages(pagemap.fileno(), mapping)
+                inherited += there
+                copied += own_pages
         _, resident, of_files, *_ = map(int, Path("/proc/self/statm").read_text().split())
     except OSError:
         return None
     own = max(0, resident - of_files - inherited)
     return Memory(inherited * _PAGE_BYTES, copied * _PAGE_BYTES, own * _PAGE_BYTES)
+
+
+def whole_pages(start: int, end: int) -> Mapping:
+    """The pages of which nothing lies outside this memory."""
+    return Mapping(-(-start // _PAGE_BYTES) * _PAGE_BYTES, end // _PAGE_BYTES * _PAGE_BYTES)
+
+
+def copied_bytes(pages: Mapping) -> int | None:
+    """How much of these pages, which are no file's, this process has for itself: a forked one has written to them.
+
+    None: nobody knows.
+    """
+    try:
+        with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
+            return _count_pages(pagemap.fileno(), pages)[1] * _PAGE_BYTES
+    except OSError:
+        return None
+
+
+def _count_pages(pagemap: int, mapping: Mapping) -> tuple[int, int]:
+    """How many pages of a mapping are there, and how many of those are nobody else's."""
+    there = own = 0
+    for start in range(mapping.start, mapping.end, _PAGES_AT_ONCE * _PAGE_BYTES):
+        pages = min(_PAGES_AT_ONCE, (mapping.end - start) // _PAGE_BYTES)
+        entries = os.pread(pagemap, 8 * pages, start // _PAGE_BYTES * 8)
+        flags = entries[_HIGHEST_BYTE::8]
+        exclusive = flags.count(_PRESENT | _EXCLUSIVE)
+        there += flags.count(_PRESENT) + exclusive
+        own += exclusive
+    return there, own
 
 
 def private_bytes(pid: int | None = None) -> int | None:

@@ -327,7 +327,7 @@ class Workbench:
         self._snapshot_due = 0.0 if self._at == "start" else time.monotonic() + pause_s
         self._rewinder.mark(state)
         if self._board.keep(ticket, place) and self._renewal is not None:
-            self._renewal.raise_if_due()
+            self._renewal.raise_if_due(samples=self.stopwatch.samples)
 
     def _rewind(self) -> bool:
         """Bring the generators back to where they were before the ticket under way; whether that could be done."""

@@ -2,14 +2,16 @@
 
 A worker that is renewed loses what it keeps. So this look goes further than that of `staleness.py`: into attributes that a
 class of the user's keeps to itself, closures, default arguments, the globals that code names, and long containers and
-arrays, of which it takes some elements at equal distances. A worker changes what it visits, so that one which has visited
-a twentieth of the data, and changes it, has changed some of these.
+arrays. Of a container it takes some elements at equal distances: a worker that changes what it visits has changed some of
+these when it has visited many times as many samples as lie between two of them. Of a large array it asks the kernel whether
+the worker has written to it.
 """
 
 from __future__ import annotations
 
 import array
 import contextvars
+import ctypes
 import datetime as dt
 import decimal
 import fractions
@@ -22,11 +24,12 @@ import types
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.data import Dataset
 
+from antifreeze import machine
 from antifreeze.engine.crossing.reading import (
     MOST_ELEMENTS,
     ancestors,
@@ -57,10 +60,18 @@ MOST_OBJECTS = 2000
 MOST_PARTS = 10_000
 # Arrays up to this size are read whole, as long as that is less than so much for all of them: some milliseconds.
 WHOLE_BYTES, MOST_BYTES = 1 << 20, 8 << 20
-# So many numbers are read of any other array.
-SOME_NUMBERS = 512
 
 Traits = list[Any]
+
+
+class Description(NamedTuple):
+    """What was seen."""
+
+    traits: Traits
+    distance: int
+    """Of the longest container that was not read whole: one in so many elements was."""
+
+
 _PLAIN = (type(None), bool, int, str, bytes, range)
 # Their text tells all of them apart; and in it a number that is none (NaN) equals itself.
 _TOLD_BY_TEXT = (
@@ -77,7 +88,7 @@ class CannotTell(Exception):
     """There is something that does not show its state, or that other processes have a part in."""
 
 
-def describe(recipe: Recipe) -> Traits:
+def describe(recipe: Recipe) -> Description:
     """What can be seen of all that samples depend on, in an order that is the same each time; may raise CannotTell."""
     roots = {"dataset": recipe.dataset, "collate_fn": recipe.collate_fn, "worker_init_fn": recipe.worker_init_fn}
     look = _Look()
@@ -89,7 +100,7 @@ def describe(recipe: Recipe) -> Traits:
         shows_private=look.shows_private,
         apart=_KEEPING_APART,
     )
-    return [look.at(thing) for _, thing in found]
+    return Description([look.at(thing) for _, thing in found], look.distance)
 
 
 # What a function has in its cache can be made again.
@@ -104,6 +115,7 @@ class _Look:
         self._bytes_left = MOST_BYTES
         self._libraries = library_directories()
         self._shown: dict[int, tuple[type, bool]] = {}
+        self.distance = 1
 
     def shows_private(self, kind: type) -> bool:
         """Whether attributes with an underscore count: what a library keeps to itself may be a cache (pandas)."""
@@ -158,6 +170,7 @@ class _Look:
         for kind, some in _CONTAINERS:
             if is_a(thing, kind):
                 length = kind.__len__(thing)
+                self._note_distance(length, MOST_ELEMENTS)
                 if self._parts_left <= 0:
                     return length
                 parts = [_plain(part) for part in some(thing)]
@@ -181,10 +194,14 @@ class _Look:
         array = np.asarray(array)
         if array.dtype.hasobject:
             step = max(1, array.size // MOST_ELEMENTS)
+            self._note_distance(array.size, MOST_ELEMENTS)
             return array.shape, [_plain(part) for part in array.flat[::step]] if array.dtype == object else None
         if not array.flags.writeable:
             return array.shape
-        return array.shape, zlib.crc32(array.flat[:: self._step(array.size, array.nbytes)].tobytes())
+        if self._may_read(array.nbytes):
+            return array.shape, zlib.crc32(array.tobytes())
+        bounds_of = getattr(np.lib, "array_utils", np).byte_bounds  # where it is depends on the version
+        return array.shape, _of_memory(*bounds_of(array))
 
     def _of_tensor(self, tensor: torch.Tensor) -> Any:
         with as_plain_tensors():
@@ -192,18 +209,25 @@ class _Look:
                 if torch.Tensor.is_shared(tensor):  # type: ignore[no-untyped-call]
                     return None  # all see what is written there
                 storage = tensor.untyped_storage()
+                if not self._may_read(storage.nbytes()):
+                    first = storage.data_ptr()
+                    return tuple(tensor.shape), _of_memory(first, first + storage.nbytes())
                 raw = torch.empty(0, dtype=torch.uint8).set_(storage)
-                read = raw[:: self._step(storage.nbytes(), storage.nbytes())]
-                return tuple(tensor.shape), zlib.crc32(plain_bytes(read.contiguous()))
+                return tuple(tensor.shape), zlib.crc32(plain_bytes(raw))
+            except CannotTell:
+                raise
             except Exception:  # sparse ones, those of devices, and others without memory that can be read
                 return name_of(type(tensor))
 
-    def _step(self, size: int, nbytes: int) -> int:
-        """Every so many numbers of an array are read."""
-        if nbytes <= min(WHOLE_BYTES, self._bytes_left):
-            self._bytes_left -= nbytes
-            return 1
-        return max(1, size // SOME_NUMBERS) | 1  # odd: not always the same byte of a number
+    def _may_read(self, nbytes: int) -> bool:
+        """Whether all of an array is to be read."""
+        if nbytes > min(WHOLE_BYTES, self._bytes_left):
+            return False
+        self._bytes_left -= nbytes
+        return True
+
+    def _note_distance(self, length: int, read: int) -> None:
+        self.distance = max(self.distance, -(-length // read))
 
 
 def _plain(thing: Any) -> Any:
@@ -221,9 +245,19 @@ def _of_bytes(thing: Any) -> Any:
     view = memoryview(thing)
     if view.readonly:
         return view.nbytes
-    raw = view.cast("B")
-    step = raw.nbytes // WHOLE_BYTES | 1  # odd: not always the same byte of a number
-    return raw.nbytes, zlib.crc32(raw if step == 1 else raw[::step].tobytes())
+    if view.nbytes <= WHOLE_BYTES:
+        return view.nbytes, zlib.crc32(view)
+    first = torch.frombuffer(view, dtype=torch.uint8).data_ptr()
+    return view.nbytes, _of_memory(first, first + view.nbytes)
+
+
+def _of_memory(first: int, end: int) -> int:
+    """What can be seen of memory that is too much to be read; CannotTell if it has been written to since the fork."""
+    pages = machine.whole_pages(first, end)
+    if machine.copied_bytes(pages) != 0:
+        raise CannotTell("an array that has been written to")
+    ends = ctypes.string_at(first, pages.start - first), ctypes.string_at(pages.end, end - pages.end)
+    return zlib.crc32(b"".join(ends))  # other objects may lie in the same pages
 
 
 def _cell(cell: types.CellType) -> Any:

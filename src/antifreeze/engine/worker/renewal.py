@@ -23,6 +23,10 @@ from antifreeze.engine.supervise.growth import Growth, is_short
 from antifreeze.engine.worker import kept
 from antifreeze.engine.worker.recipe import Recipe
 
+# After so many times as many samples as lie between two elements that are looked at, a worker that changes what it visits
+# has changed one of these: with random samples, but for a chance of one in 160,000.
+VISITS = 12
+
 
 class Renewed(BaseException):
     """Raised between two tickets: the worker is to be renewed. (No `Exception`: those are the user's.)"""
@@ -53,19 +57,24 @@ class Renewal:
         self._heritage = heritage
         self._growth: Growth | None = None
         self._traits: tuple[kept.Traits, dict[str, Any]] = [], {}
+        self._enough_samples = 0.0
+        """Before it has fetched so many, what it keeps of them may have gone unseen."""
         self._enough_bytes = 0.0
         """So much must have been faulted in before anything dearer is done."""
 
-    def raise_if_due(self) -> None:
-        """To be called between tickets, from the first one on, when a snapshot has just been kept."""
+    def raise_if_due(self, *, samples: int) -> None:
+        """To be called between tickets, from the first one on, when a snapshot has just been kept.
+
+        `samples`: how many it has fetched.
+        """
         if machine.faulted_bytes() < self._enough_bytes:
             return
         try:
-            self._look()
+            self._look(samples)
         except Exception:  # whatever an object of the user's does when it is looked at: then the worker stays as it is
             self._enough_bytes = math.inf
 
-    def _look(self) -> None:
+    def _look(self, samples: int) -> None:
         now = time.monotonic()
         if self._growth is None:
             waited_s = machine.waited_for_processor_s()  # a busy machine makes no birth dearer
@@ -79,10 +88,14 @@ class Renewal:
             if memory is None:
                 self._enough_bytes = math.inf
                 return
-            if self._growth.note(memory, now=now, took_s=time.thread_time() - began_s):
+            is_due = self._growth.note(memory, now=now, took_s=time.thread_time() - began_s)
+            shows_what_it_keeps = samples >= self._enough_samples
+            if is_due and shows_what_it_keeps:
                 raise Renewed(self._growth.copied_bytes)
-            if self._growth.may_leak and is_short(
-                available_bytes=machine.available_memory(), total_bytes=machine.total_memory()
+            if (
+                shows_what_it_keeps
+                and self._growth.may_leak
+                and is_short(available_bytes=machine.available_memory(), total_bytes=machine.total_memory())
             ):
                 raise Renewed(self._growth.copied_bytes, self._growth.grown_bytes)
         self._enough_bytes = machine.faulted_bytes() + self._growth.bytes_between_looks
@@ -97,4 +110,6 @@ class Renewal:
 
     def _describe(self) -> tuple[kept.Traits, dict[str, Any]]:
         # What workers keep outside the dataset (a counter, a level of difficulty) would be lost with them as well.
-        return kept.describe(self._recipe), staleness.describe_modules()
+        description = kept.describe(self._recipe)
+        self._enough_samples = VISITS * description.distance
+        return description.traits, staleness.describe_modules()

@@ -39,12 +39,12 @@ class Stopwatch:
         "_longest_fetch_ns",
         "_repr",
         "_rows",
-        "_samples",
         "_ticket",
         "_times",
         "_transfer_ns",
         "_write_due",
         "clock",
+        "samples",
         "since",
         "slow_ns",
         "times_samples",
@@ -62,7 +62,7 @@ class Stopwatch:
         self._times = board.times
         self._ticket = TicketNo(-1)
         self._fetch_ns = self._collate_ns = self._transfer_ns = 0
-        self._samples = self._batches = 0
+        self.samples = self._batches = 0
         self._longest_fetch_ns = self._longest_collate_ns = 0
         self._write_due = 0
         self._rows = [0] * SLOWEST
@@ -93,7 +93,7 @@ class Stopwatch:
         now = self.clock()
         ns, self.since = now - self.since, now
         self._fetch_ns += ns
-        self._samples += count
+        self.samples += count
         self.times_samples = ns > count * FAST_NS
         if self.times_samples and whole is not None and ns > self.slow_ns:
             self.note_slow(ns, -1, whole)
@@ -123,7 +123,7 @@ class Stopwatch:
             self._fetch_ns,
             self._collate_ns,
             self._transfer_ns,
-            self._samples,
+            self.samples,
             self._batches,
             self._longest_fetch_ns,
             self._longest_collate_ns,

@@ -21,7 +21,7 @@ class TicketBench(Workbench):
         if time.monotonic() >= self._snapshot_due:
             self._snapshot_due = time.monotonic() + SNAPSHOT_S
             if self._renewal is not None:
-                self._renewal.raise_if_due()
+                self._renewal.raise_if_due(samples=self.stopwatch.samples)
         self._work, self._given = work, given
         self._rewind()
         self.stopwatch.begin(work.ticket)
