@@ -184,3 +184,25 @@ class MakesItsOwn(Numbers):
 def test_what_is_made_in_a_worker_works_beside_what_is_inherited() -> None:
     batches = DataLoader(MakesItsOwn(), num_workers=2, multiprocessing_context="fork")
     assert [int(batch) for batch in batches] == [0, 1, 2, 3]
+
+
+class OnlyOnce(Numbers):
+    """Whoever takes the lock first does something for all that come later, and never releases it."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.lock = multiprocessing.Lock()
+        self.times = torch.zeros(1, dtype=torch.int64).share_memory_()
+
+    def __getitem__(self, index: int) -> int:
+        if self.lock.acquire(block=False):
+            self.times += 1
+        return index
+
+
+def test_a_lock_that_a_worker_keeps_when_it_leaves_stays_taken() -> None:
+    dataset = OnlyOnce()
+    for _ in range(2):
+        assert len(list(DataLoader(dataset, num_workers=2, multiprocessing_context="fork"))) == 4
+    assert dataset.times == 1
+    assert not dataset.lock.acquire(block=False)

@@ -239,6 +239,7 @@ class _WorkerProcess(BaseProcess):
         mend_all(recipe.broken)
         with contextlib.closing(Channel(socket.socket(fileno=self._channel), blocking=True)) as channel:
             run_worker(channel, self._board, recipe, self._worker, self._heritage)
+        locks.keep()
 
 
 def quieten() -> None:

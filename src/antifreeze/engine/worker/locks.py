@@ -9,7 +9,8 @@ word each, so that no mark is ever half written::
     0     nothing
 
 What always holds: a lock is released only if a dead worker held it for certain, and only if it is taken. A mark of -n
-releases nothing, as the holder may be a process without a board: the trainer, or a worker of another loader.
+releases nothing, as the holder may be a process without a board: the trainer, or a worker of another loader. A worker that
+leaves by itself, when it is told to, has taken what it still holds for good (`keep`).
 
 Covered are `Lock` and `RLock`, also inside a `Value`, an `Array`, a `Condition`, an `Event`, a `Barrier` or a queue.
 Counting semaphores have no holder. A lock that was made in a worker is not shared with anybody but its own children.
@@ -26,6 +27,8 @@ from antifreeze.engine import forks
 
 _marks: memoryview[int] | None = None
 """Where this process notes what it holds; None: it is not a worker."""
+_noted: list[_Noted] = []
+"""What stands in for the locks that it has inherited."""
 _free: list[int] = []
 """Rows of it that say nothing; when there is none left, locks are used as ever and not noted."""
 
@@ -45,6 +48,7 @@ class SharedLocks:
         self._keys: dict[int, Any] = {}
         for number, lock in enumerate(locks, 1):
             lock._semlock = _Noted(lock._semlock, number)
+            _noted.append(lock._semlock)
             lock._make_methods()
 
     def __len__(self) -> int:
@@ -89,6 +93,15 @@ def note_on(marks: memoryview[int]) -> None:
     forks.call_in_children(_forget_in_child)
     _marks = marks
     _free[:] = range(len(marks))
+
+
+def keep() -> None:
+    """This worker leaves by itself: what its main thread holds it has taken for good, to have something done only once.
+
+    What another thread of it holds was to be released by that one, which ends with this process.
+    """
+    for lock in _noted:
+        lock.keep()
 
 
 def _follow_the_lock(kind: type[Any]) -> None:
@@ -141,6 +154,13 @@ class _Noted:
             _marks[row] = self._number
             raise
         _clear(row)
+
+    def keep(self) -> None:
+        """Note nothing any more, if it is this thread that holds it."""
+        row = self._row
+        if row is not None and self._semaphore._is_mine():
+            self._row = None
+            _clear(row)
 
     def __enter__(self) -> bool:
         return self.acquire()
