@@ -19,7 +19,7 @@ from drop_in.harness import Way, our_way
 from leftovers import Incarnation, wait_until
 from processes import datasets
 from processes.datasets import Numbers, Pictures, Stuck, assert_ended
-from user_scripts import Script
+from user_scripts import Ended, Script
 
 LIMIT_S = 30.0
 """Other work on the machine does not make us that late. torch waits five seconds for each stuck worker, one by one."""
@@ -282,3 +282,44 @@ def test_an_iterator_that_the_collector_finds_while_it_is_stopped_is_stopped_onc
     monkeypatch.setattr(pool, "_await_finalizers", lambda: (pool.stop(), await_finalizers()))
     pool.stop()
     assert pool.is_stopped and pool._stopped
+
+
+LEAVES_MEMORY = """
+import os, signal, sys, time
+from multiprocessing.shared_memory import SharedMemory
+from antifreeze import DataLoader
+from torch.utils.data import Dataset
+
+
+class Scratch(Dataset):
+    memory = None
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if self.memory is None:
+            self.memory = SharedMemory(create=True, size=1)
+            os.write(made, self.memory.name.encode() + b"\\n")
+        if index == 3 and sys.argv[1] == "killed" and not os.path.exists("killed"):
+            open("killed", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+if __name__ == "__main__":
+    names, made = os.pipe()
+    assert len(list(DataLoader(Scratch(), num_workers=2, multiprocessing_context="fork"))) == 4
+    names = os.read(names, 1000).split()
+    assert len(names) >= 2
+    deadline = time.monotonic() + 20
+    while (left := [name for name in names if os.path.exists(b"/dev/shm/" + name)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    print(left)
+"""
+
+
+@pytest.mark.parametrize("worker", ["leaves", "killed"])
+def test_shared_memory_that_workers_have_not_removed_is_removed(run_script: Callable[..., Ended], worker: str) -> None:
+    """By multiprocessing's resource tracker, which outlives the worker that has started it."""
+    assert run_script(LEAVES_MEMORY, worker).check().stdout.strip() == "[]"

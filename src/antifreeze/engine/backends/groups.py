@@ -6,6 +6,9 @@ worker that reads what is typed. There workers are in the trainer's group, as to
 to its stem then when the worker ends, and killed one by one. For that the worker takes the orphans among what it started
 itself: the stem could not tell whose they are.
 
+multiprocessing's resource tracker removes shared memory and semaphores that nobody has removed, when the last process that
+it works for has ended. One that a worker starts is in its stem's group, so that it outlives the worker for that moment.
+
 The kernel refuses `setsid()` to the leader of a group, which a worker of torch's is not. So in a worker `os.setsid` steps
 out of its group first. A session has a group of the same number again: what is started afterwards is killed as before.
 """
@@ -14,6 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from multiprocessing import util
+from typing import Any
 
 from antifreeze.engine.backends import process
 
@@ -58,3 +63,23 @@ def let_worker_lead_a_session(stems_group: int) -> None:
             setsid()
 
     os.setsid = setsid_of_worker
+
+
+def let_tracker_outlive_worker(stems_group: int) -> None:
+    """In a worker: have a resource tracker that it starts in another group, where nobody ends it."""
+    spawn: Any = util.spawnv_passfds
+
+    def spawn_apart(path: Any, args: Any, passfds: Any) -> Any:
+        group = os.getpgrp()
+        if group == stems_group or not any("resource_tracker" in str(each) for each in args):
+            return spawn(path, args, passfds)
+        try:
+            os.setpgid(0, stems_group)
+        except OSError:  # it leads a session, or its stem is gone
+            return spawn(path, args, passfds)
+        try:
+            return spawn(path, args, passfds)
+        finally:
+            os.setpgid(0, group)
+
+    util.spawnv_passfds = spawn_apart

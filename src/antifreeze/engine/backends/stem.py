@@ -134,7 +134,8 @@ class Stem:
             groups.enter_group(0, self._group)
             if self._group is not None:
                 process.take_orphans()
-            groups.let_worker_lead_a_session(os.getpgid(os.getppid()))
+            groups.let_worker_lead_a_session(stems_group := os.getpgid(os.getppid()))
+            groups.let_tracker_outlive_worker(stems_group)
             machine.raise_oom_score(OOM_SCORE)
             set_worker_signals()
             write_stacks(open_text(board), on_signal=process.STACK_SIGNAL)
