@@ -167,7 +167,9 @@ class FakeWorker:
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid: int | None = 4711
-        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), holds_queue=False, kind="grown")
+        self.stem = SimpleNamespace(
+            find=None, risk=None, busy_locks=(), holds_queue=False, holds_pipe=False, kind="grown"
+        )
         self.board = FakeBoard()
         self.drawn = 0
         """Stands for the state of its generators: how many batches have been made from them."""
@@ -200,7 +202,9 @@ class FakePool:
         self.seats = count()
         self.workers = [FakeWorker(number, next(self.seats)) for number in range(workers)]
         self.hedges: dict[int, FakeWorker] = {}
-        self.stem = SimpleNamespace(find=None, risk=None, busy_locks=(), holds_queue=False, kind="grown")
+        self.stem = SimpleNamespace(
+            find=None, risk=None, busy_locks=(), holds_queue=False, holds_pipe=False, kind="grown"
+        )
         self.open_descriptors: dict[int, Memory] = {}
         self.other_events: deque[Any] = deque()
         self.is_stopped = False

@@ -595,3 +595,36 @@ def test_items_of_a_queue_that_a_dead_worker_had_taken_are_not_lost_in_silence(
         list(batches)
     assert ("holds a queue" in capfd.readouterr().err) is replay
     queue.cancel_join_thread()
+
+
+class Decoded(Dataset[Any]):
+    """Asks a program for each sample, over pipes; the worker is killed between a question and its answer."""
+
+    def __init__(self, flag: Path) -> None:
+        self.flag = flag
+        self.program = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        assert self.program.stdin and self.program.stdout
+        self.program.stdin.write(b"%d\n" % index)
+        self.program.stdin.flush()
+        if index == 3 and not self.flag.exists():
+            self.flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return int(self.program.stdout.readline())
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_the_death_of_a_worker_that_shares_a_pipe_is_told_as_one_with_a_queue_is(
+    replay: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dataset = Decoded(tmp_path / "flag")
+    loader: Any = DataLoader(dataset, num_workers=1, replay=replay, multiprocessing_context="fork")
+    with dataset.program:
+        with contextlib.nullcontext() if replay else pytest.raises(WorkerKilled, match="replay=False"):
+            assert len(list(loader)) == 8
+        dataset.program.kill()
+    assert ("a pipe or a socket that processes share" in capfd.readouterr().err) is replay

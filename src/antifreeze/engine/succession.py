@@ -68,7 +68,7 @@ class Succession:
 
     def obstacle(self, worker: Worker) -> str | None:
         """Why nobody can take over from this worker, which has ended; None: somebody can."""
-        if worker.board.read_pulse().step is Step.STARTING or not (self._is_stream or worker.stem.holds_queue):
+        if worker.board.read_pulse().step is Step.STARTING or not (self._is_stream or worker.stem.holds_pipe):
             return None
         if not self._replays:
             what = "the stream that it read" if self._is_stream else "what it has fetched"

@@ -53,6 +53,8 @@ class StemHandle:
         """Locks of the dataset that somebody in the trainer held at the fork."""
         self.holds_queue = False
         """Whether the dataset holds a queue that processes share: what one takes out of it, no other one gets."""
+        self.holds_pipe = False
+        """Whether it holds one, or a pipe or a socket: what a worker that dies had taken out of it is lost."""
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False

@@ -62,7 +62,7 @@ def _grow(recipe: Recipe, within_reach: Mapping[str, Any], lost_thread: Hazard |
     for hazard in hazards:
         _tell(hazard, ledger)
     stem.risk = next((str(hazard) for hazard in hazards if hazard.may_freeze), None)
-    stem.holds_queue = found.has_queue
+    stem.holds_queue, stem.holds_pipe = found.has_queue, found.has_pipe
     stem.busy_locks = tuple(lock for lock, _ in busy)
     return stem
 

@@ -5,6 +5,9 @@ They are known by their types, of modules that are loaded anyway, and looked at 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -58,6 +61,18 @@ def is_shared_queue(thing: Any) -> bool:
         return True
     proxy = loaded("multiprocessing.managers:BaseProxy")
     return proxy is not None and is_a(thing, proxy) and "Queue" in str(attributes_of(thing)["_token"].typeid)
+
+
+def is_shared_pipe(thing: Any) -> bool:
+    """Whether it is an open socket, or an end of a pipe that is read from: forked workers all read through it."""
+    if (known := loaded("_socket:socket")) is not None and is_a(thing, known):
+        return _is_open(thing)
+    for kind in map(loaded, _READERS):
+        if is_a(thing, kind):
+            with contextlib.suppress(Exception):  # it is closed, or stands on an object of the user's
+                mode = os.fstat(kind.fileno(thing)).st_mode
+                return bool(kind.readable(thing)) and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+    return False
 
 
 def loaded(name: str) -> Any:
@@ -137,6 +152,7 @@ _QUEUES = (
     "multiprocessing.queues:SimpleQueue",
     "multiprocessing.connection:Connection",
 )
+_READERS = ("_io:FileIO", "_io:BufferedReader", "_io:TextIOWrapper")
 _HELD = {
     "http.client:HTTPConnection": Held(
         "connection",

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import torch
 
 from antifreeze.engine.backends.choice import Hazard
-from antifreeze.engine.backends.hazards.held import Held, closed_types, held_by_type, is_shared_queue, mended_types
+from antifreeze.engine.backends.hazards.held import (
+    Held,
+    closed_types,
+    held_by_type,
+    is_shared_pipe,
+    is_shared_queue,
+    mended_types,
+)
 from antifreeze.engine.backends.hazards.libraries import deadly_libraries
 from antifreeze.engine.crossing.reading import attributes_of, is_a, package_of, some_elements
 from antifreeze.engine.crossing.walk import walk
@@ -30,6 +37,8 @@ class Found(NamedTuple):
     """The same, to be told."""
     has_queue: bool
     """Whether there is a queue that processes share."""
+    has_pipe: bool
+    """Whether there is one, or a pipe or a socket."""
 
 
 def find_hazards(roots: Mapping[str, Any]) -> Found:
@@ -41,7 +50,7 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
     hazards: dict[bool, Hazard] = {}
     locks: list[tuple[Any, Hazard]] = []
     guards_nothing: set[int] = set()
-    has_queue = False
+    has_queue = has_pipe = False
     by_type: dict[int, tuple[type, list[Held]]] = {}
     held_here: list[tuple[Any, Mend, Hazard]] = []
     seen: list[Any] = []
@@ -52,6 +61,7 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
         if id(kind) not in by_type:
             has_queue = has_queue or is_shared_queue(thing)
             by_type[id(kind)] = kind, held_by_type(kind)
+        has_pipe = has_pipe or is_shared_pipe(thing)
         held = next((each for each in by_type[id(kind)][1] if each.is_live(thing)), None)
         if is_a(thing, threading.Condition):  # who waits in it, waits in a lock of his own, which is always held
             guards_nothing.update(map(id, some_elements(attributes_of(thing).get("_waiters", ()))))
@@ -72,7 +82,7 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
             mended.append(hazard)
         else:
             hazards.setdefault(False, hazard)
-    return Found(tuple(hazards.values()), tuple(locks), tuple(broken), tuple(mended), has_queue)
+    return Found(tuple(hazards.values()), tuple(locks), tuple(broken), tuple(mended), has_queue, has_queue or has_pipe)
 
 
 class Present(NamedTuple):
