@@ -334,6 +334,14 @@ def test_a_worker_stays_that_has_written_anywhere_into_a_large_array(make: Calla
 
 
 @pytest.mark.usefixtures("copies")
+def test_a_worker_whose_tensor_has_changed_stays_whatever_the_default_device() -> None:
+    dataset: Any = Texts()
+    dataset.seen = torch.zeros(3)
+    with torch.device("meta"):
+        assert not is_renewed(dataset, between=lambda: dataset.seen.add_(1))
+
+
+@pytest.mark.usefixtures("copies")
 def test_a_worker_that_shares_something_with_other_processes_stays() -> None:
     """Another one would run worker_init_fn, and might wait at a barrier, or for an entry of a queue, without end."""
     dataset: Any = Texts()

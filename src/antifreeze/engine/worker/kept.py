@@ -212,7 +212,7 @@ class _Look:
                 if not self._may_read(storage.nbytes()):
                     first = storage.data_ptr()
                     return tuple(tensor.shape), _of_memory(first, first + storage.nbytes())
-                raw = torch.empty(0, dtype=torch.uint8).set_(storage)
+                raw = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
                 return tuple(tensor.shape), zlib.crc32(plain_bytes(raw))
             except CannotTell:
                 raise
