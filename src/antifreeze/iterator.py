@@ -321,7 +321,11 @@ class Iterator(WorkersIterator):
         has_new_workers = self._epoch.has_failed or (not first_iter and self._is_stale(loader))
         if has_new_workers:
             self._shutdown_workers()
-            self._start(loader)
+            fault = self._try_to_start(loader)
+            if fault is not None:
+                draws.undo()
+                self._fall_back(loader, f"starting workers again failed: {fault}")
+                return
         try:
             self._begin_pass(loader, is_first=first_iter or has_new_workers)
         except _CannotBegin as fault:

@@ -490,6 +490,20 @@ def test_so_it_does_in_a_later_pass_of_kept_workers(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.fallback
+def test_so_it_does_where_kept_workers_cannot_be_started_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("antifreeze.observe.say._said", set())
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=5)
+    break_down(monkeypatch, Pool, "_ask_for", InternalError("a table"), at=2)
+    passes = order_of(our_class(), passes=3, persistent_workers=True)
+    assert [sorted(index for batch in each for index in batch) for each in passes] == [list(range(LENGTH))] * 3
+    assert len(set(map(str, passes))) == 3
+    said = capfd.readouterr().err
+    assert "runs on torch's own iterator: starting workers again failed: InternalError('a table')" in said
+
+
+@pytest.mark.fallback
 def test_a_sampler_that_cannot_begin_again_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's iterator would lose what ours has drawn from it."""
     break_down(monkeypatch, Tickets, "send", InternalError("a table"), at=0)
