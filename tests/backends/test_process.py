@@ -89,6 +89,20 @@ def test_there_is_no_pidfd_of_a_process_that_is_gone(fork_child: Fork) -> None:
         process.open_pidfd(pid)
 
 
+def test_a_child_that_cannot_be_watched_is_ended_whether_it_leads_a_group_or_not(
+    fork_child: Fork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(process, "open_pidfd", refused)
+    pid = fork_child(sleep_on)
+    with pytest.raises(OSError, match="Too many open files"):
+        process.watch_child(pid)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
 def test_a_call_that_the_kernel_refuses_is_an_os_error() -> None:
     with pytest.raises(OSError) as caught:
         process._syscall(process._PIDFD_OPEN, -1, 0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from antifreeze.engine.backends import process, stem
+from antifreeze.engine.backends import groups, process, stem
 from antifreeze.observe.accounts import account_of
 from antifreeze.observe.ledger import Kind
 from drop_in.harness import Way, our_way
@@ -216,6 +216,24 @@ def test_a_worker_that_cannot_be_forked_is_asked_for_again_and_costs_no_other(
     assert attempts[0] >= 8
     said = capfd.readouterr().err
     assert "could not be started" in said and "Resource temporarily unavailable; pids.max is 8" in said
+
+
+def test_a_worker_at_a_terminal_that_cannot_be_watched_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads no group there by which it could be killed; its stem must not wait for its end."""
+    attempts, trainer, open_pidfd = mmap.mmap(-1, 1), os.getpid(), process.open_pidfd
+
+    def limited(pid: int) -> int:
+        if os.getpid() != trainer:
+            attempts[0] += 1
+            if attempts[0] == 1:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_pidfd(pid)
+
+    monkeypatch.setattr(process, "open_pidfd", limited)
+    monkeypatch.setattr(groups, "group_of_terminal", lambda pid: process.take_orphans() and os.getpgid(pid))
+    batches = our_way("grown").make(Numbers(40), batch_size=2)
+    assert [batch.tolist() for batch in batches] == [[k, k + 1] for k in range(0, 40, 2)]
+    assert attempts[0] > 2
 
 
 def test_where_no_worker_more_can_be_had_the_epoch_is_whole_and_the_limit_is_named(

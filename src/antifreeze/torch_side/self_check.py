@@ -160,9 +160,8 @@ def _in_fork(ours: Ours) -> Outcome:
             os.close(held)
             _be_trial(ours, writing, lifeline)
         try:
-            pidfd = process.open_pidfd(pid)
+            pidfd = process.watch_child(pid)
         except OSError as error:
-            process.kill_group(pid)
             return Outcome(f"no process could be watched: {show(error)}", is_certain=False)
         ends.callback(os.close, pidfd)
         outcome: Outcome | None = None

@@ -113,7 +113,7 @@ class _Base:
                 os.close(ours)
                 self._be_stem(order, wanted, theirs, descriptors)
             os.close(theirs)
-            pidfd = process.open_pidfd(pid)
+            pidfd = process.watch_child(pid)
             self._stems[pidfd] = pid
             report = _read_report(ours, pidfd, deadline=time.monotonic() + IMPORTING_S)
             os.close(ours)

@@ -38,7 +38,7 @@ def _fork_off(recipe: Recipe) -> StemHandle:
             pid = process.fork()
             if pid == 0:
                 _be_stem(ours, theirs, lifeline, recipe, trainer, trainer_pid)
-            pidfd = process.open_pidfd(pid)
+            pidfd = process.watch_child(pid)
             kept.pop_all()
     return StemHandle(
         kind="grown",

@@ -95,6 +95,21 @@ def open_pidfd(pid: int) -> int:
     return fd
 
 
+def watch_child(pid: int) -> int:
+    """A descriptor for a child that has just been forked; without one nobody could watch it, so it is ended then."""
+    try:
+        return open_pidfd(pid)
+    except ProcessLookupError:  # it has ended, and the kernel has reaped it, because the program ignores SIGCHLD
+        raise
+    except OSError:  # the limit on descriptors is reached
+        os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
+        kill_group(pid)  # if it leads one: where there is a terminal, it does not
+        deadline = time.monotonic() + SLICE_S
+        while reap(pid) is None and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
+        raise
+
+
 def has_ended(pidfd: int) -> bool:
     """Whether the process has ended (reaped or not)."""
     poll = select.poll()

@@ -115,7 +115,7 @@ class Stem:
                     locks.note_on(kept.locks)
                 self._become_worker(worker, channel, lifeline, board, heritage)
             groups.enter_group(pid, self._group)
-            pidfd = _open_pidfd_or_end(pid)
+            pidfd = process.watch_child(pid)
         except OSError as error:
             if kept is not None:
                 kept.close()
@@ -257,13 +257,3 @@ def _fork_patiently() -> int:
         except process.CannotFork:
             time.sleep(FORK_PAUSE_S)
     return process.fork()
-
-
-def _open_pidfd_or_end(pid: int) -> int:
-    """A descriptor for a new worker; without one (the limit is reached) nobody could watch it, so it is ended."""
-    try:
-        return process.open_pidfd(pid)
-    except OSError:
-        process.kill_group(pid)
-        os.waitpid(pid, 0)
-        raise
