@@ -73,6 +73,15 @@ class Resumable(Stream):
         self.place = 0
 
 
+class WithWeights(Stream, torch.nn.Module):
+    """Its `state_dict` tells of weights, and not of its place."""
+
+    def __init__(self, folder: Path, *lengths: int) -> None:
+        torch.nn.Module.__init__(self)
+        super().__init__(folder, *lengths)
+        self.scale = torch.nn.Linear(1, 1)
+
+
 def passes_of(make: Any, dataset: Any, passes: int = 2, **options: Any) -> list[Any]:
     seed_all()
     loader = make(dataset, num_workers=len(dataset.lengths), **options)
@@ -96,6 +105,14 @@ def test_another_worker_reads_on_where_one_died(tmp_path: Path, place: tuple[int
     expected = calm(dataset, **options)
     dataset.fatal = {place: 1}
     assert_identical(expected, passes_of(our_way(way).make, dataset, **options))
+    assert list(tmp_path.iterdir())
+
+
+def test_the_state_of_a_module_is_no_place_in_a_stream(tmp_path: Path) -> None:
+    dataset = WithWeights(tmp_path, 23, 40)
+    expected = calm(dataset, batch_size=2)
+    dataset.fatal = {(1, 21): 1}
+    assert_identical(expected, passes_of(our_way("grown").make, dataset, batch_size=2))
     assert list(tmp_path.iterdir())
 
 

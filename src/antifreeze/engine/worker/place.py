@@ -9,6 +9,9 @@ import pickle
 from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
+import torch
+from torch.utils.data import IterableDataset
+
 from antifreeze.engine.wire.messages import dump_index
 from antifreeze.engine.worker.randomness import Randomness
 
@@ -73,6 +76,8 @@ def has_state(thing: Any) -> bool:
     """Whether a dataset, or the iterator of one, can say where it is and be told where to go on."""
     if type(thing).__module__.partition(".")[0] in _FORGETFUL:
         return False
+    if isinstance(thing, IterableDataset) and getattr(type(thing), "state_dict", None) is torch.nn.Module.state_dict:
+        return False  # weights, and not where the stream is
     return callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))
 
 
