@@ -19,6 +19,7 @@ from antifreeze.observe.accounts import account_of
 from antifreeze.observe.say import say_once
 from antifreeze.options import Mode, arguments, mode, options_of
 from antifreeze.torch_side import requirements
+from antifreeze.torch_side.compiler import skip_our_code
 from antifreeze.torch_side.loaders import LocalIterator, is_profiled, is_stream, is_torchs_fetcher, pin_memory
 
 _clock = time.perf_counter
@@ -33,6 +34,7 @@ class ZeroIterator(LocalIterator):
     """None: all is left to torch."""
 
     def __init__(self, loader: Any) -> None:
+        skip_our_code()
         super().__init__(loader)
         self._profile_name = (
             f"enumerate(DataLoader)#{LocalIterator.__name__}.__next__"  # which profiles are searched for

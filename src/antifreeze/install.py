@@ -67,9 +67,11 @@ def _wait_for_the_loaders(_torch: ModuleType) -> None:
 
 def _put_engine_in(dataloader: ModuleType) -> None:
     from antifreeze.options import Mode, mode
+    from antifreeze.torch_side import compiler
 
     if not _is_wanted or mode() is Mode.OFF:
         return
+    when_imported(compiler.RULES, compiler.add_our_code)
     present = {name: getattr(dataloader, name) for name in _iterators()}
     for name, ours in _iterators().items():
         if present[name] is not ours:

@@ -43,6 +43,7 @@ from antifreeze.observe.ledger import Kind
 from antifreeze.observe.say import say_once
 from antifreeze.options import Mode, Options, arguments, mode, options_of
 from antifreeze.torch_side import self_check
+from antifreeze.torch_side.compiler import skip_our_code
 from antifreeze.torch_side.loaders import (
     BaseIterator,
     WorkersIterator,
@@ -80,6 +81,7 @@ class Iterator(WorkersIterator):
     _is_ours = True  # looked for in the class itself: a class that others derive from it is theirs
 
     def __init__(self, loader: Any) -> None:
+        skip_our_code()
         if mode() is Mode.OFF:
             self._run_stock(loader, "ANTIFREEZE=0")
             return
@@ -309,6 +311,7 @@ class Iterator(WorkersIterator):
         if self._epoch is None:
             super()._reset(loader, first_iter)
             return
+        skip_our_code()
         with self._turn:
             if self._is_under_way and self._is_re_entered():
                 raise RuntimeError(RE_ENTERED)
