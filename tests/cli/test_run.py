@@ -55,6 +55,14 @@ def test_the_script_sees_what_it_would_see_without_us(run_script: RunScript, tmp
     assert BOOTSTRAP not in ours["path"]
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_script_runs_without_standard_streams(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "script.py").write_text("open('ran', 'w').close()")
+    command = f"{shlex.quote(sys.executable)} -m antifreeze run script.py {closed}"
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / "ran").exists()
+
+
 WORDS = ["-h", "--version", "--", "-", "", "two words", "run", "--lr=1e-3", "*.py"]
 
 

@@ -95,6 +95,6 @@ def become(command: list[str], *, environ: Mapping[str, str]) -> NoReturn:
     """Replace this process by the command."""
     if sys.platform == "win32":  # its exec returns to the shell at once and loses the exit status
         sys.exit(subprocess.call(command, env=environ))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed when we were started
+        stream.flush()
     os.execve(command[0], command, environ)
