@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,9 +36,4 @@ def with_hook(environ: Mapping[str, str]) -> dict[str, str]:
     given = environ.get("PYTHONPATH")
     # An empty entry is the current directory: `PYTHONPATH=$PYTHONPATH:lib` makes one, and programs have come to need it.
     others = [entry for entry in given.split(os.pathsep) if entry != str(BOOTSTRAP)] if given else []
-    return {
-        # Workers of a clean stem must hash as the script does, or sets of strings have another order there.
-        "PYTHONHASHSEED": str(secrets.randbits(32) or 1),
-        **environ,
-        "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others]),
-    }
+    return {**environ, "PYTHONPATH": os.pathsep.join([str(BOOTSTRAP), *others])}

@@ -30,3 +30,15 @@ def test_the_end_of_the_program_does_not_wait_for_a_thread_that_starts_the_base(
     monkeypatch.setattr(clean, "_lock", threading.Lock())
     with clean._lock:
         clean.stop_base()
+
+
+def test_workers_of_another_base_hash_as_those_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else sets would have another order in a worker that takes over."""
+    monkeypatch.setattr(clean.machine, "started_with", {"PYTHONHASHSEED": None}.get)
+    clean._hash_seed.cache_clear()
+    try:
+        seed = clean._hash_seed()
+        assert 0 <= int(seed) < 2**32
+        assert clean._hash_seed() == seed
+    finally:
+        clean._hash_seed.cache_clear()

@@ -32,6 +32,7 @@ print(json.dumps({
     "warnings": sys.warnoptions,
     "unbuffered": sys.stdout.write_through,
     "cwd": os.getcwd(),
+    "variables": sorted(name for name in os.environ if name.startswith("PYTHON") and name != "PYTHONPATH"),
     "sitecustomize": getattr(sys.modules.get("sitecustomize"), "__file__", None),
 }))
 """
@@ -61,6 +62,20 @@ def test_a_script_runs_without_standard_streams(tmp_path: Path, closed: str) -> 
     command = f"{shlex.quote(sys.executable)} -m antifreeze run script.py {closed}"
     subprocess.run(command, shell=True, cwd=tmp_path, check=True, timeout=60)
     assert (tmp_path / "ran").exists()
+
+
+def test_a_file_with_secrets_beside_the_script_is_not_ours_to_import(tmp_path: Path) -> None:
+    (tmp_path / "secrets.py").write_text("KEY = 'abc'")
+    (tmp_path / "script.py").write_text("import secrets; print(secrets.KEY)")
+    ended = subprocess.run(
+        [sys.executable, "-m", "antifreeze", "run", "script.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ended.stdout == "abc\n"
 
 
 WORDS = ["-h", "--version", "--", "-", "", "two words", "run", "--lr=1e-3", "*.py"]

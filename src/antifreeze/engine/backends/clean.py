@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import pickle
 import select
@@ -212,7 +213,7 @@ def _start() -> _Base:
         popen = subprocess.Popen(
             [os.fsdecode(spawn.get_executable()), *flags, "-c", command],
             pass_fds=[theirs.fileno(), theirs_of_lifeline],
-            env={**_SINGLE_THREADED, **os.environ, **_hash_seed()},
+            env={**_SINGLE_THREADED, **os.environ, "PYTHONHASHSEED": _hash_seed()},
             process_group=0,
         )
     except BaseException:
@@ -232,10 +233,11 @@ def _import_path() -> list[str]:
     return path if source in path else [*path, source]
 
 
-def _hash_seed() -> dict[str, str]:
-    """The one that this process hashes with, which a program that sets it for others does not change."""
+@functools.cache
+def _hash_seed() -> str:
+    """What workers hash with: the same in every base, or sets would have another order in a worker that is replaced."""
     seed = machine.started_with("PYTHONHASHSEED")
-    return {} if seed is None else {"PYTHONHASHSEED": seed}
+    return seed if seed and seed != "random" else str(int.from_bytes(os.urandom(4), "big"))
 
 
 def stop_base() -> None:
