@@ -51,7 +51,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     `hedge`: whether a second worker tries what another one is stuck at. Default: True.
 
     `replay`: whether an iterable dataset gives the same items when it is read again. Default: True; then another worker
-    reads on where one died. False, for streams that are consumed (queues, sockets): such a death is an error.
+    reads on where one died. False, for streams that are consumed (queues, sockets): such a death is an error. It is one by
+    default where the dataset, of any kind, holds a pipe or a socket that was there before the workers.
 
     `fix`: what of torch's results, which are silently wrong, is to be put right. "rng": generators that the dataset holds
     are copies of each other in all workers, and are given seeds of their own. "shard": every worker reads the whole of an

@@ -42,8 +42,9 @@ class Options:
     """When to give up a sample at which workers are blocked; None: after 5 minutes, or 30 if all workers are blocked."""
     hedge: bool = True
     """Whether a second worker tries what another one is stuck at."""
-    replay: bool = True
-    """Whether an iterable dataset gives the same items when it is read again, so that another worker can take over."""
+    replay: bool | None = None
+    """Whether what a worker has read comes again when it is asked for again, so that another worker can take over; None:
+    yes, but not what came through a pipe or a socket from before the workers."""
     fix: frozenset[str] = frozenset()
     """What of torch's silently wrong results is to be put right: `rng`, `shard`, `stale`."""
     seeding: Seeding = "torch"

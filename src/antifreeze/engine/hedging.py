@@ -64,9 +64,10 @@ class Hedging:
     def is_none_for(self, worker: Worker) -> bool:
         """Whether this worker has no hedge wherever it is stuck; while it starts, it may be at nobody's ticket.
 
-        Whoever makes samples of what comes out of a queue would take other items for them.
+        Whoever makes samples of what comes out of a queue, or a pipe, would take other items for them.
         """
-        return not self.is_wanted or worker.stem.holds_queue or worker.board.read_pulse().step is Step.STARTING
+        takes_from_others = worker.stem.holds_queue or worker.stem.holds_pipe
+        return not self.is_wanted or takes_from_others or worker.board.read_pulse().step is Step.STARTING
 
     def start(self, worker: Worker) -> str:
         """Have another worker do the same; what has been done, in words."""

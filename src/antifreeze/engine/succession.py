@@ -39,7 +39,7 @@ class Succession:
         chronicle: Chronicle,
         *,
         is_stream: bool = False,
-        replays: bool = True,
+        replays: bool | None = None,
     ) -> None:
         self._orders = orders
         self._delivery = delivery
@@ -60,7 +60,7 @@ class Succession:
     @property
     def can_be_read_again(self) -> bool:
         """Whether what workers have read can be had once more: always, but of a stream that is consumed."""
-        return self._replays or not self._is_stream
+        return self._replays is not False or not self._is_stream
 
     def note_origin(self, number: WorkerNo, origin: Snapshot) -> None:
         """A worker has begun in the middle of a pass, and so will whoever takes over before it has a snapshot."""
@@ -68,14 +68,18 @@ class Succession:
 
     def obstacle(self, worker: Worker) -> str | None:
         """Why nobody can take over from this worker, which has ended; None: somebody can."""
-        if worker.board.read_pulse().step is Step.STARTING or not (self._is_stream or worker.stem.holds_pipe):
+        stem = worker.stem
+        if worker.board.read_pulse().step is Step.STARTING:
             return None
-        if not self._replays:
+        if self._replays is False and (self._is_stream or stem.holds_queue or stem.holds_pipe):
             what = "the stream that it read" if self._is_stream else "what it has fetched"
             return f"{what} cannot be read again: replay=False"
-        if not self._is_stream:
-            return None
-        if not self._orders.history.is_whole(worker.number):
+        if self._replays is None and stem.holds_pipe:
+            return (
+                "the dataset holds a pipe or a socket from before the workers, and an answer that the worker left unread "
+                "would be taken for the next one's (replay=True: another worker takes over all the same)"
+            )
+        if self._is_stream and not self._orders.history.is_whole(worker.number):
             return (
                 "its stream was read too far to be read again from the start, and cannot say where it is (state_dict)"
             )

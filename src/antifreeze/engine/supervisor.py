@@ -208,11 +208,11 @@ class Supervisor:
         if obstacle is not None:
             return self._chronicle.loss(lost, pulse, ticket, why=obstacle, cause=cause, times=1)
         self._chronicle.note_end(lost, pulse, ticket, cause)
-        if worker.stem.holds_pipe and pulse.step is not Step.STARTING:
+        if worker.stem.holds_queue and pulse.step is not Step.STARTING:
             say_once(
-                "a worker has ended, and its dataset holds a queue, a pipe or a socket that processes share: if samples "
-                "come out of it, what the worker had taken is lost, what it left there comes to whoever reads next, and "
-                "whoever does its work again takes other items. replay=False or --no-replay makes such an end an error"
+                "a worker has ended, and its dataset holds a queue that processes share: if samples come out of it, what "
+                "the worker had taken is lost, and whoever does its work again takes other items. replay=False or "
+                "--no-replay makes such an end an error"
             )
         if cause.is_oom:
             self._run_one_fewer()

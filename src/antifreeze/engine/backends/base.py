@@ -54,7 +54,7 @@ class StemHandle:
         self.holds_queue = False
         """Whether the dataset holds a queue that processes share: what one takes out of it, no other one gets."""
         self.holds_pipe = False
-        """Whether it holds one, or a pipe or a socket: what a worker that dies had taken out of it is lost."""
+        """Whether it holds a pipe or a socket: an answer that a worker leaves unread is taken for the next one's."""
         self._lifeline = lifeline
         self._is_child = is_child
         self._closed = False

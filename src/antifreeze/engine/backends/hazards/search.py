@@ -38,7 +38,7 @@ class Found(NamedTuple):
     has_queue: bool
     """Whether there is a queue that processes share."""
     has_pipe: bool
-    """Whether there is one, or a pipe or a socket."""
+    """Whether there is a pipe or a socket that is read from."""
 
 
 def find_hazards(roots: Mapping[str, Any]) -> Found:
@@ -82,7 +82,7 @@ def find_hazards(roots: Mapping[str, Any]) -> Found:
             mended.append(hazard)
         else:
             hazards.setdefault(False, hazard)
-    return Found(tuple(hazards.values()), tuple(locks), tuple(broken), tuple(mended), has_queue, has_queue or has_pipe)
+    return Found(tuple(hazards.values()), tuple(locks), tuple(broken), tuple(mended), has_queue, has_pipe)
 
 
 class Present(NamedTuple):
