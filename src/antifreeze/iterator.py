@@ -321,7 +321,8 @@ class Iterator(WorkersIterator):
         assert self._epoch is not None
         draws, self._draws = self._draws or _Draws(loader), None
         # Kept workers that were lost, or do not know what the dataset has become: this epoch begins with new ones.
-        has_new_workers = self._epoch.has_failed or (not first_iter and self._is_stale(loader))
+        were_lost = self._epoch.has_failed
+        has_new_workers = were_lost or (not first_iter and self._is_stale(loader))
         if has_new_workers:
             self._shutdown_workers()
             fault = self._try_to_start(loader)
@@ -329,6 +330,10 @@ class Iterator(WorkersIterator):
                 draws.undo()
                 self._fall_back(loader, f"starting workers again failed: {fault}")
                 return
+            # Kept workers would have drawn no seeds now, and the sampler goes on from what was drawn. (With seeds of
+            # tickets, and with data pipes, one is drawn for each pass in any case.)
+            if were_lost and draws.can_be_undone and not self._by_ticket and not is_pipe(self._dataset):
+                draws.undo()
         try:
             self._begin_pass(loader, is_first=first_iter or has_new_workers)
         except _CannotBegin as fault:

@@ -503,6 +503,12 @@ def test_so_it_does_where_kept_workers_cannot_be_started_again(
     assert "runs on torch's own iterator: starting workers again failed: InternalError('a table')" in said
 
 
+def test_after_a_fault_kept_workers_that_are_new_leave_the_order_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    break_down(monkeypatch, Arena, "lease", OSError(errno.EMFILE, "Too many open files"), at=5)
+    kept = {"passes": 3, "persistent_workers": True}
+    assert order_of(our_class(), **kept) == order_of(torch.utils.data.DataLoader, **kept)
+
+
 @pytest.mark.fallback
 def test_a_sampler_that_cannot_begin_again_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's iterator would lose what ours has drawn from it."""
