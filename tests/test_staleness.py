@@ -127,3 +127,14 @@ def test_a_lazy_proxy_is_not_loaded() -> None:
 
     describe(Holding([Lazy(), Counted(a=1), Angry("Angry", (), {})()]))
     assert asked == []
+
+
+def test_the_seed_that_torch_gives_a_data_pipe_for_each_pass_is_no_change() -> None:
+    from torch.utils.data.datapipes.iter import IterableWrapper
+
+    pipe: Any = IterableWrapper(range(4)).shuffle()
+    before = describe(pipe)
+    pipe.set_seed(7)
+    assert difference(before, describe(pipe)) is None
+    pipe.buffer_size = 2
+    assert difference(before, describe(pipe)) == "dataset.buffer_size"

@@ -133,7 +133,8 @@ def _parts(thing: Any) -> Iterator[tuple[str, Any]]:
         if len(thing) <= MOST_ITEMS:
             yield from ((f"[{number}]", part) for number, part in enumerate(thing))
     else:
-        is_dataset = is_a(thing, Dataset)
+        # torch's own data pipes keep the seed of the pass in a private attribute.
+        is_dataset = is_a(thing, Dataset) and not type(thing).__module__.startswith("torch.")
         for name, part in attributes_of(thing).items():
             if is_dataset or not name.startswith("_"):  # what others keep to themselves may be a cache (pandas)
                 yield f".{name}", part
