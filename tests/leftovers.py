@@ -210,13 +210,19 @@ def leftovers(before: Snapshot, mark: Mark) -> list[str]:
 def is_of_others(shm_name: str, mark: Mark) -> bool:
     """Whether shared memory belongs to somebody else: other people use this machine too.
 
-    Semaphores are never ours (the engine has none), and their owner, if killed, cannot be told.
+    Semaphores are never ours (the engine has none), and their owner, if killed, cannot be told. What torch shares by name
+    is removed by its manager, soon after the process has ended; ours, if it is killed, leaves a folder in our temporary
+    directory, and so is noticed.
     """
     if shm_name.startswith("sem.mp-"):
         return True
-    named = re.search(r"_(\d+)_", shm_name)  # joblib and torch put the number of the process into the name
-    if named and os.path.exists(f"/proc/{named[1]}") and int(named[1]) != os.getpid() and not mark.is_on(int(named[1])):
-        return True
+    if named := re.search(r"_(\d+)_", shm_name):  # joblib and torch put the number of the process into the name
+        pid = int(named[1])
+        if not os.path.exists(f"/proc/{pid}"):
+            if shm_name.startswith("torch_"):
+                return True
+        elif pid != os.getpid() and not mark.is_on(pid):
+            return True
     holders = (pid for pid in all_processes() if f"/dev/shm/{shm_name}" in read(PROC / str(pid) / "maps"))
     return any(pid != os.getpid() and not mark.is_on(pid) for pid in holders)
 

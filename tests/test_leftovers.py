@@ -1,6 +1,7 @@
 """The check that nothing is left behind would notice: one case per kind of thing."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from leftovers import (
     Incarnation,
@@ -82,6 +84,29 @@ def test_shared_memory_is_noticed(session: Session) -> None:
     lines = found(session, before)
     path.unlink()
     assert lines == [str(path)]
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm here")
+def test_what_a_killed_manager_of_shared_memory_leaves_is_noticed_by_its_folder(session: Session) -> None:
+    before = take()
+    child = os.fork()
+    if child == 0:
+        torch.multiprocessing.set_sharing_strategy("file_system")
+        shared = torch.ones(1).share_memory_()  # noqa: F841
+        threading.Event().wait(20)
+    assert wait_until(lambda: any("/torch-shm-dir-" in line for line in found(session, before)), 20)
+    assert wait_until(lambda: any(name.startswith(f"torch_{child}_") for name in os.listdir("/dev/shm")), 20)
+    processes = new_processes(before, session.mark)
+    kill(processes)
+    reap(processes)
+    lines = found(session, before)
+    for name in take().shm - before.shm:
+        if name.startswith(f"torch_{child}_"):
+            Path("/dev/shm", name).unlink()
+    for folder in Path(tempfile.gettempdir()).glob("torch-shm-dir-*"):
+        shutil.rmtree(folder)
+    assert [line for line in lines if "/torch-shm-dir-" not in line] == []
+    assert len(lines) == 1
 
 
 def test_an_orphan_that_was_only_forked_is_noticed(session: Session) -> None:
