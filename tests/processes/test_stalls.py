@@ -527,6 +527,8 @@ class FromAQueue(Dataset[Any]):
 def put_with_a_pause(queue: Any) -> None:
     for number in range(10 * LENGTH):
         if number == SICK:
+            while not queue.empty():  # the workers have only started then, however long that takes
+                time.sleep(0.05)
             time.sleep(4)
         queue.put(number)
         time.sleep(0.003)
