@@ -116,10 +116,15 @@ def _build(environment: Environment, release: str) -> None:
     try:
         environment._run([sys.executable, "-m", "venv", str(folder)], INSTALL_TIMEOUT_S, {}, may_fail=False)
         constraints = folder / "constraints.txt"
-        ours = (ROOT / "constraints.txt").read_text().splitlines()
-        lines = [f"torch=={release}", *(line for line in ours if not line.startswith("torch=="))]
-        constraints.write_text("\n".join(lines) + "\n")
-        environment.install("--constraint", str(constraints), "torch", "setuptools")
+        constraints.write_text(constraints_with(release, (ROOT / "constraints.txt").read_text()))
+        environment.install("--constraint", str(constraints), "torch", "setuptools>=77")
         environment.install("--constraint", str(constraints), "--no-build-isolation", "--editable", ".[dev]")
     except NotRun as reason:
         raise NotRun(f"could not be installed: pip {reason}") from None
+
+
+def constraints_with(release: str, ours: str) -> str:
+    """Our constraints, with this torch and the setuptools that it asks for: 2.11 and 2.12 want an older one."""
+    free = ("torch==", "setuptools==")
+    lines = [f"torch=={release}", *(line for line in ours.splitlines() if not line.startswith(free))]
+    return "\n".join(lines) + "\n"

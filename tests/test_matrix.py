@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from matrix.__main__ import KNOWN, PAGE, read_rows
-from matrix.environment import Environment, clean_variables, run_within
+from matrix.environment import Environment, clean_variables, constraints_with, run_within
 from matrix.page import known_releases, known_source, page
 from matrix.releases import RELEASES, in_order
 from matrix.rows import (
@@ -133,6 +133,11 @@ def test_releases_stand_in_order_and_there_is_one_of_each_minor() -> None:
 def test_last_words_are_those_of_the_last_line_that_has_any() -> None:
     assert last_line("one\ntwo\n\n  \n") == "two"
     assert last_line("") == "no output"
+
+
+def test_an_environment_has_our_constraints_but_for_what_its_torch_decides() -> None:
+    ours = "torch==2.13.0\ntorchdata==0.11.0\nsetuptools==84.2.1\n"
+    assert constraints_with("2.12.1", ours) == "torch==2.12.1\ntorchdata==0.11.0\n"
 
 
 def test_a_program_is_killed_at_its_deadline(tmp_path: Path) -> None:
