@@ -51,6 +51,8 @@ from antifreeze.torch_side.known import is_known
 FORK_DEADLINE_S = 30.0
 FRESH_DEADLINE_S = 90.0
 END_DEADLINE_S = 2.0
+# One that was killed ends at once, unless the machine has no time for it; and would stay as a zombie if nobody waited.
+KILLED_DEADLINE_S = 30.0
 FAILURE_KEPT_S = 24 * 3600.0
 # Of what a trial reports.
 MOST_BYTES = 4096
@@ -202,7 +204,7 @@ def _end(pid: int, pidfd: int, *, patience_s: float) -> None:
     if process.wait_ended([pidfd], deadline=time.monotonic() + patience_s):
         process.kill(pidfd)  # by itself: it may not lead its group yet
         process.kill_group(pid)
-        process.wait_ended([pidfd], deadline=time.monotonic() + END_DEADLINE_S)
+        process.wait_ended([pidfd], deadline=time.monotonic() + KILLED_DEADLINE_S)
     process.reap(pid)
 
 
