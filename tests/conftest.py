@@ -60,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"deadline(seconds): the test fails after this time (default {DEADLINE_S})")
     # torch warns when a loader has more workers than the machine has cores; that says nothing about a test
     config.addinivalue_line("filterwarnings", "ignore:This DataLoader will create:UserWarning")
+    # torch 2.12 warns of every first sparse tensor of a process, in workers of its own, too
+    config.addinivalue_line("filterwarnings", "ignore:Sparse invariant checks are implicitly disabled:UserWarning")
     config.stash[SESSION] = Session()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some workers are meant to crash
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
