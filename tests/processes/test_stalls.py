@@ -219,11 +219,18 @@ def test_a_stuck_worker_that_nobody_waits_for_does_not_keep_others_from_having_a
 
 
 class Lagging(SickOnce):
-    """One sample takes longer than a stall, every time."""
+    """One sample takes longer than a stall: the first time until somebody else is at it, then far longer."""
 
     def __getitem__(self, index: int) -> Any:
-        if index == SICK:
-            time.sleep(5)
+        first, second = self.flag.with_suffix(".first"), self.flag.with_suffix(".second")
+        if index == SICK and first.exists():
+            second.touch()
+            time.sleep(60)
+        elif index == SICK:
+            first.touch()
+            deadline = time.monotonic() + 60
+            while not second.exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
         return super().__getitem__(index)
 
 
