@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,24 +219,45 @@ def test_a_stuck_worker_that_nobody_waits_for_does_not_keep_others_from_having_a
 
 
 class Lagging(SickOnce):
-    """One sample takes longer than a stall: the first time until somebody else is at it, then far longer."""
+    """One sample takes longer than a stall."""
 
     def __getitem__(self, index: int) -> Any:
+        if index == SICK:
+            self.lag()
+        return super().__getitem__(index)
+
+    def lag(self) -> None:
+        time.sleep(5)
+
+
+class LaggingUntilReported(Lagging):
+    """What is called a stall depends on how fast the machine is."""
+
+    def lag(self) -> None:
+        wait_until(lambda: any(self.flag.parent.rglob("stall-1.txt")))
+
+
+class LaggingUntilHelped(Lagging):
+    """The first worker to come there goes on when a second one has come, which stays."""
+
+    def lag(self) -> None:
         first, second = self.flag.with_suffix(".first"), self.flag.with_suffix(".second")
-        if index == SICK and first.exists():
+        if first.exists():
             second.touch()
             time.sleep(60)
-        elif index == SICK:
-            first.touch()
-            deadline = time.monotonic() + 60
-            while not second.exists() and time.monotonic() < deadline:
-                time.sleep(0.1)
-        return super().__getitem__(index)
+        first.touch()
+        wait_until(second.exists)
+
+
+def wait_until(has_come: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not has_come() and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def test_a_worker_that_comes_back_is_kept(tmp_path: Path, state_folder: Path) -> None:
     (tmp_path / "flag").touch()
-    seen, ledger = load(Lagging(tmp_path / "flag", sleep))
+    seen, ledger = load(LaggingUntilHelped(tmp_path / "flag", sleep))
     assert seen == list(range(LENGTH))
     assert ledger.counts[Kind.HEDGE_STARTED] == ledger.counts[Kind.HEDGE_LOST] == 1
 
@@ -288,7 +309,7 @@ def test_a_worker_that_copies_data_when_it_starts_is_not_given_up(
 
 def test_without_hedges_a_stall_is_reported_and_nothing_else(tmp_path: Path, state_folder: Path) -> None:
     (tmp_path / "flag").touch()
-    seen, ledger = load(Lagging(tmp_path / "flag", sleep), hedge=False)
+    seen, ledger = load(LaggingUntilReported(tmp_path / "flag", sleep), hedge=False)
     assert seen == list(range(LENGTH))
     assert ledger.counts[Kind.STALL] == 1
     assert ledger.counts[Kind.HEDGE_STARTED] == 0
