@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -297,6 +298,23 @@ def test_without_batches_a_key_is_quarantined_as_a_whole(way: Way, kind: Any) ->
     expected = [torch.tensor(key).tolist() for key in keys if key != kind((1, 1))]
     for _ in range(2):
         assert [list(map(int, key)) for key in loader] == expected
+
+
+class SlowPoison(Numbers):
+    def __getitem__(self, index: int) -> int:
+        if index == 5:
+            time.sleep(0.2)  # so that other workers have it, too
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+@pytest.mark.parametrize("seeding", ["torch", "ticket"])
+def test_a_sample_that_several_workers_have_at_once_is_left_out_everywhere(way: Way, seeding: str) -> None:
+    drawn = [0, 5, 5, 1, 5, 2, 5, 5, 3, 5]  # as samplers give that draw rare samples often
+    options: dict[str, Any] = {"sampler": drawn, "on_error": "skip", "max_lost": 1.0, "seeding": seeding}
+    loader = way.make(SlowPoison(6), num_workers=3, **options)
+    assert [batch.tolist() for batch in loader] == [[0], [1], [2], [3]]
+    assert loader.ledger.counts["sample-quarantined"] == 1
 
 
 class ManyPoisons(Numbers):

@@ -73,6 +73,8 @@ class Supervisor:
         )
         self._stuck_twice: set[SeatNo] = set()
         """Hedges that have been reported to be stuck where the first worker is."""
+        self._last_given: dict[Hashable, SeatNo] = {index: SeatNo(-1) for index in orders.quarantined}
+        """Samples in quarantine, and the newest seat there was then: up to it, workers may have been given them before."""
         self._reported: dict[SeatNo, tuple[Pulse, float]] = {}
         """Where a worker was when it was last reported, and for how long."""
         self.is_calm = True
@@ -200,7 +202,8 @@ class Supervisor:
         self._watchdog.forget(worker.seat)
         self._orders.lose(worker)
         if verdict is Verdict.HOPELESS or (
-            verdict is Verdict.POISON and not self._put_into_quarantine(pulse, ticket, f"the worker {cause.what}")
+            verdict is Verdict.POISON
+            and not self._put_into_quarantine(worker, pulse, ticket, f"the worker {cause.what}")
         ):
             why, times = self._why(verdict, number, pulse), self._recovery.ends_at(number, pulse)
             return self._chronicle.loss(lost, pulse, ticket, why=why, cause=cause, times=max(1, times))
@@ -324,7 +327,7 @@ class Supervisor:
         if not self.hedging.is_stuck_where_the_first_is(hedge):
             return False
         pulse, timing = hedge.board.read_pulse(), hedge.board.read_timing()
-        return self._sample_to_blame(pulse, self._succession.ticket_of(worker)) is not None and (
+        return self._sample_to_blame(worker, pulse, self._succession.ticket_of(worker)) is not None and (
             self._watchdog.hangs_whoever_tries(
                 worker.seat, hedge.seat, second_got_on=pulse.position > 0 or timing.batches > 0
             )
@@ -348,7 +351,8 @@ class Supervisor:
         silent_s = max(self._watchdog.silent_s(worker.seat), self._watchdog.standstill_s)
         self._watchdog.note_done(worker.seat)
         ticket = self._succession.ticket_of(worker)
-        if not self._put_into_quarantine(worker.board.read_pulse(), ticket, f"no progress for {silent_s:.0f} s"):
+        why = f"no progress for {silent_s:.0f} s"
+        if not self._put_into_quarantine(worker, worker.board.read_pulse(), ticket, why):
             return self._chronicle.frozen(worker, ticket, silent_s=silent_s)
         if number in self._pool.hedges:
             self.hedging.dismiss(self._pool.drop_hedge(number))
@@ -356,16 +360,18 @@ class Supervisor:
         self.hedging.dismiss(self._pool.promote_hedge(number))
         return None
 
-    def _put_into_quarantine(self, pulse: Pulse, ticket: Ticket | None, why: str) -> bool:
+    def _put_into_quarantine(self, worker: Worker, pulse: Pulse, ticket: Ticket | None, why: str) -> bool:
         """Never fetch this sample again; False if that is not what the user wants, or nobody knows which it is."""
-        index = self._sample_to_blame(pulse, ticket)
+        index = self._sample_to_blame(worker, pulse, ticket)
         if not self._quarantines or ticket is None or index is None:
             return False
-        self._orders.quarantined.add(index)
-        self._chronicle.note_quarantine(ticket, index, why)
+        if index not in self._orders.quarantined:
+            self._orders.quarantined.add(index)
+            self._chronicle.note_quarantine(ticket, index, why)
+        self._note_last_given(index)
         return True
 
-    def _sample_to_blame(self, pulse: Pulse, ticket: Ticket | None) -> Hashable:
+    def _sample_to_blame(self, worker: Worker, pulse: Pulse, ticket: Ticket | None) -> Hashable:
         """What the one sample that a worker is at is known by, if it can be left out; None: there is no such sample."""
         if ticket is None or pulse.step is not Step.FETCHING:
             return None
@@ -373,7 +379,14 @@ class Supervisor:
         if not 0 <= position < len(ticket.samples):
             return None
         key = key_of(ticket.samples[position])
-        return None if key in self._orders.quarantined else key  # left out already: what ends workers is another one
+        if key in self._orders.quarantined and worker.seat > self._note_last_given(key):
+            return None  # left out already: what ends workers is another one
+        return key
+
+    def _note_last_given(self, index: Hashable) -> SeatNo:
+        """The last worker that may have been given a sample before it was put into quarantine."""
+        everybody = (*self._pool.workers, *self._pool.hedges.values())
+        return self._last_given.setdefault(index, max(worker.seat for worker in everybody))
 
     def timed_out(self, timeout_s: float) -> Exception:
         """The error for a batch that has not come within torch's `timeout=`."""
