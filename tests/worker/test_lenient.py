@@ -533,6 +533,11 @@ def test_a_batch_fetched_at_once_is_retried_at_once(make: Callable[..., Bench]) 
     assert kinds(answers[1]) == [("retried", -1, "[3, 4, 5]", 1), ("retried", -1, "[3, 4, 5]", 2)]
 
 
+def test_several_failures_that_pass_leave_no_trace_in_a_batch_fetched_at_once(make: Callable[..., Bench]) -> None:
+    expected = epoch(make(AtOnce()))
+    assert epoch(make(AtOnce({3: 1, 5: 1, 12: 1, 13: 1}), Policy("raise", 1))) == expected
+
+
 def test_a_batch_that_cannot_be_fetched_at_once_is_fetched_one_by_one(make: Callable[..., Bench]) -> None:
     bench = make(AtOnce({4: 99}), SKIP, collate_fn=list)
     answer = bench.do([3, 4, 5])

@@ -57,6 +57,8 @@ class Tried(NamedTuple):
     attempts: int
     was_none: bool = False
     """Whether the error is ours: the dataset returned None, and torch's default collate cannot have that."""
+    before: bytes | None = None
+    """Where the generators were before a sample that was fetched more than once; None: nobody knows."""
 
 
 class LenientFetcher:
@@ -147,6 +149,8 @@ class LenientFetcher:
         if tried.error is not None:
             if self._policy.then == "raise" and not self._fetcher.has_getitem:
                 raise _with_attempts(tried.error, asked, tried.attempts)
+            if self._policy.retries and tried.before is not None:  # other samples may have failed each time
+                self._randomness.restore(tried.before)
             return self._fetch_each(work, insist=False)
         is_whole = not (self._fetcher.refuses_none and has_none(tried.sample))
         if (not work.leave_out and is_whole) or len(tried.sample) != len(asked):
@@ -186,7 +190,7 @@ class LenientFetcher:
             is_stop = isinstance(error, StopIteration)
             wait_s = wait_before_next(self._policy, failed=attempt, is_stop_iteration=is_stop) if insist else None
             if wait_s is None:
-                return Tried(None, error, attempt, was_none)
+                return Tried(None, error, attempt, was_none, before)
             if before is None:
                 if samples:  # they may lie in memory of the dataset's, and are about to be fetched once more
                     with contextlib.suppress(Exception):  # of a class of the user's
