@@ -183,6 +183,35 @@ def test_samples_of_a_batch_do_not_change_while_another_one_is_fetched_again(
     assert shown(make(ChangesItsData({failing: 1}), RETRY)) == shown(make(ChangesItsData()))
 
 
+class Labelled(torch.Tensor):
+    """Has attributes, as tensors of medical imaging and of torchvision have."""
+
+    label: int
+
+
+class OfKinds(Flaky):
+    """Gives tensors that are more than their numbers."""
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = torch.tensor(super().__getitem__(index))
+        labelled = drawn.as_subclass(Labelled)
+        labelled.label = index
+        return labelled, torch.nn.Parameter(drawn), drawn.clone().requires_grad_(), drawn.clone().requires_grad_() * 2
+
+
+def test_samples_of_a_batch_stay_what_they_are_while_another_one_is_fetched_again(make: Callable[..., Bench]) -> None:
+    def shown(samples: list[Any]) -> list[Any]:
+        return [
+            [(type(part), vars(part), part.is_leaf, part.requires_grad, part.tolist()) for part in sample]
+            for sample in samples
+        ]
+
+    def shown_of(bench: Bench) -> list[Any]:
+        return [bench.batch(index) for index in TICKETS]
+
+    assert shown_of(make(OfKinds({8: 1}), RETRY, collate_fn=shown)) == shown_of(make(OfKinds(), collate_fn=shown))
+
+
 @pytest.mark.parametrize("policy", [RETRY, Policy("skip", 1), SKIP, REPLACE], ids=str)
 def test_another_worker_that_replays_goes_on_where_this_one_would_have(
     make: Callable[..., Bench], policy: Policy

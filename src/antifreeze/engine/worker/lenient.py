@@ -286,7 +286,7 @@ def copied(sample: Any) -> Any:
     """A sample whose tensors and arrays have memory of their own; what else it holds is left as it is."""
     kind = type(sample)
     if isinstance(sample, torch.Tensor):
-        return sample.clone()
+        return _copied_tensor(sample)
     if HAS_NUMPY and isinstance(sample, np.ndarray):
         return sample.copy()
     if kind is dict:
@@ -296,6 +296,15 @@ def copied(sample: Any) -> Any:
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         return kind(*map(copied, sample))
     return sample
+
+
+def _copied_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the attributes of the tensor; the tensor itself if its class makes no copies of its own kind."""
+    copy = tensor.detach().clone().requires_grad_(tensor.requires_grad) if tensor.is_leaf else tensor.clone()
+    if type(copy) is not type(tensor):
+        return tensor
+    vars(copy).update(vars(tensor))
+    return copy
 
 
 def wait_for(wait_s: float, pulse: memoryview) -> None:
