@@ -236,6 +236,14 @@ def test_every_attempt_that_failed_is_told(make: Callable[..., Bench]) -> None:
     assert not answer.mishaps[0].remark
 
 
+def test_a_single_sample_that_is_fetched_again_is_told_without_a_remark(make: Callable[..., Bench]) -> None:
+    bench = make(Flaky({1: 1}), RETRY, batched=False, collate_fn=default_convert)
+    assert isinstance(bench.do(0), Filled)
+    answer = bench.do(1)
+    assert kinds(answer) == [("retried", 0, "1", 1)]
+    assert not answer.mishaps[0].remark
+
+
 def test_a_sample_that_fails_every_time_is_raised_with_its_position_and_attempts(make: Callable[..., Bench]) -> None:
     bench = make(Flaky({4: 99}), RETRY)
     answer = bench.do([3, 4, 5])

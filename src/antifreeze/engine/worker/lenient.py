@@ -211,7 +211,7 @@ class LenientFetcher:
         try:
             if not self._rewind():
                 return None
-            for earlier, index in zip(range(position), work.index, strict=False):
+            for earlier, index in zip(range(position), work.index if position > 0 else (), strict=False):
                 self._fetch_one(work, earlier, index)
             return self._state()
         except Exception:  # an earlier sample of this ticket, which was there before, fails now
