@@ -223,6 +223,32 @@ def test_passes_that_are_broken_off_one_after_the_other_take_nothing_from_the_ne
     assert_identical(expected, broken_off(our_way("grown").make))
 
 
+def test_a_pass_that_is_broken_off_before_streams_end_is_no_stream_that_has_become_shorter(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    loader = our_way("grown").make(Stream(tmp_path, 3, 3), prefetch_factor=5, batch_size=2, persistent_workers=True)
+    for _ in range(3):
+        next(iter(loader))
+    assert len(list(loader)) == 4
+    assert "Batches of this epoch are missing" not in capfd.readouterr().err
+
+
+class Shrinking(Stream):
+    """Has fewer items when it is read again."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if any(self.folder.iterdir()):
+            self.lengths = (1, 1)
+        yield from super().__iter__()
+
+
+def test_a_stream_that_has_become_shorter_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    dataset = Shrinking(tmp_path, 9, 9)
+    dataset.fatal = {(1, 6): 1}
+    list(our_way("grown").make(dataset, batch_size=1))
+    assert "worker 1 reads again what the training has had, and the stream ends before that" in capfd.readouterr().err
+
+
 class Shuffled(Stream):
     """Counts its passes, at their start or at their end, and shuffles by that count; dies in the third one if told to."""
 

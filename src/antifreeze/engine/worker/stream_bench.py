@@ -49,6 +49,8 @@ class StreamBench(Workbench):
         self._place = StreamPlace(self._stream, self.randomness, self._counters)
         self._start: bytes | None = None
         """The place before the pass; only if a trainer may want to know."""
+        self._is_short = False
+        """Whether the stream has ended while it was read again, before what the training has had."""
         self._way_here: list[Callable[[], None]] = []
         """What was done since another worker's place was taken, as long as generators that it had are waited for."""
         if not recipe.is_resumed:
@@ -106,6 +108,7 @@ class StreamBench(Workbench):
 
     def _begin_reading(self) -> None:
         self._counters.passes += 1
+        self._is_short = False
         self._stream.begin()
 
     def _try_to_begin(self, begin: Callable[[], None]) -> None:
@@ -174,10 +177,13 @@ class StreamBench(Workbench):
             self._stream.fetch(work.index)
 
     def _read(self, work: Work) -> Any:
+        had_ended = self._stream.has_ended
         try:
             return self._stream.fetch(work.index)
         except EndOfStream:
-            if work.is_replay:
+            # Nobody may want more of this pass: then what was read again had not been delivered, either.
+            self._is_short |= work.is_replay and not had_ended
+            if self._is_short and not work.is_replay:
                 say_once(
                     f"worker {self._worker} reads again what the training has had, and the stream ends before that: its "
                     "state_dict() and load_state_dict() do not lead back to where it was, or its data are fewer now. "
