@@ -194,6 +194,14 @@ def test_a_sample_that_is_fetched_again_draws_what_it_drew(tmp_path: Path) -> No
     assert_identical(epochs_of(make, num_workers=2, dataset=Faulty(tmp_path), on_error=retry), expected)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_failure_in_the_batch_that_makes_a_generator_is_told(tmp_path: Path, workers: int) -> None:
+    retry = Retry(1, backoff_s=0)
+    loader = DataLoader(Faulty(tmp_path), LENGTH, num_workers=workers, seeding="ticket", on_error=retry)
+    list(loader)
+    assert loader.ledger.counts == {"sample-retried": 1}
+
+
 def test_what_takes_the_place_of_a_sample_does_not_depend_on_who_drew_it(tmp_path: Path) -> None:
     make = our_way("grown").make
     one, three = (

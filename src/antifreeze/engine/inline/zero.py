@@ -36,6 +36,7 @@ from antifreeze.engine.worker.birth import reseed, ticket_state
 from antifreeze.engine.worker.fetch import Batcher, Fetcher
 from antifreeze.engine.worker.kinds import Saved, exchange_global
 from antifreeze.engine.worker.lenient import LenientFetcher, NothingLeft
+from antifreeze.engine.worker.mishaps import keep_told
 from antifreeze.engine.worker.notices import Notices
 from antifreeze.engine.worker.randomness import Randomness
 from antifreeze.engine.worker.recipe import Recipe
@@ -238,7 +239,7 @@ class ZeroWorkers:
         self._stopwatch.begin(TicketNo(number))
         self._began = self._stopwatch.since
         if self.resumed is not None and self.resumed.awaited:
-            batch = self.resumed.fetch(lambda: self._fetch_first(number, index), self._mishaps.clear)
+            batch = self.resumed.fetch(lambda: self._fetch_first(number, index), lambda: keep_told(self._mishaps))
         elif self._options.watch_s is None:
             batch = self._fetch(index) if self._start is None else self._fetch_from(self._start, number, index)
         else:
@@ -277,7 +278,7 @@ class ZeroWorkers:
 
     def _fetch_by_seed(self, ticket: Ticket, start: _Start) -> Any:
         def begin_again() -> None:
-            self._mishaps.clear()
+            keep_told(self._mishaps)
             start.go_back()
 
         return start.randomness.fetch_seeded(lambda: self._fetch_once(ticket), begin_again)

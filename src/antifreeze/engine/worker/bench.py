@@ -28,7 +28,7 @@ from antifreeze.engine.worker.lenient import (
     never,
     none_returned,
 )
-from antifreeze.engine.worker.mishaps import describe
+from antifreeze.engine.worker.mishaps import describe, keep_told
 from antifreeze.engine.worker.notices import Notices
 from antifreeze.engine.worker.parts import Parts, Teller
 from antifreeze.engine.worker.place import MapPlace, Place, Position, load_place, to_try_out
@@ -265,10 +265,9 @@ class Workbench:
     def _fetch(self, work: Work) -> Any:
         if not self.randomness.awaited:
             return self._fetch_once(work)
-        told = len(self._mishaps)
 
         def begin_again() -> None:
-            del self._mishaps[told:]
+            keep_told(self._mishaps)
             self._turn_to(work, self._given)
 
         return self.randomness.fetch(lambda: self._fetch_once(work), begin_again)

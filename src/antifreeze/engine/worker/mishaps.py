@@ -24,6 +24,11 @@ def describe(
     return Mishap(kind, position, describe_index(index), attempt, text, _stack_of(error), remark)
 
 
+def keep_told(mishaps: list[Mishap]) -> None:
+    """A batch is made once more: nothing is missing from it so far, and what has been fetched again stays told."""
+    mishaps[:] = [each for each in mishaps if not each.is_loss]
+
+
 def describe_index(index: Any) -> str:
     """What the dataset was asked for."""
     return _text_of(repr, index, MOST_OF_A_SAMPLE)

@@ -12,6 +12,7 @@ from antifreeze.engine.arena.writer import Desk
 from antifreeze.engine.wire.messages import Work
 from antifreeze.engine.worker.bench import SNAPSHOT_S, Workbench
 from antifreeze.engine.worker.birth import seed_ticket
+from antifreeze.engine.worker.mishaps import keep_told
 
 
 class TicketBench(Workbench):
@@ -28,7 +29,7 @@ class TicketBench(Workbench):
 
     def _fetch(self, work: Work) -> Any:
         def begin_again() -> None:
-            self._mishaps.clear()
+            keep_told(self._mishaps)
             self._rewind()
 
         return self.randomness.fetch_seeded(lambda: super(TicketBench, self)._fetch(work), begin_again)
