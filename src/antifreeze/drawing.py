@@ -10,24 +10,33 @@ import contextlib
 import copy
 import itertools
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from torch.utils.data import BatchSampler
 
-from antifreeze.engine.crossing.reading import attributes_of
+from antifreeze.engine.crossing.ways import Steps
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, fingerprint, naming_the_fault
 from antifreeze.engine.plan.ticket import as_it_is_now
 from antifreeze.engine.seclusion import Secluded, draws_at_once
 from antifreeze.engine.worker.generators import (
     Plain,
+    counters_of,
+    held_of,
+    is_plain,
+    plain_counters,
     plain_globals,
+    plain_held,
     plain_of,
     set_plain,
     set_plain_globals,
 )
-from antifreeze.engine.worker.kinds import is_held
+from antifreeze.engine.worker.kinds import Saved, save
 from antifreeze.engine.worker.place import has_state
+from antifreeze.engine.worker.randomness import Randomness, holder_of, search
+from antifreeze.engine.worker.stream import PassCounters
 from antifreeze.errors import CheckpointError
+from antifreeze.observe.beside import Beside
 from antifreeze.observe.say import say_once
 from antifreeze.options import options_of
 from antifreeze.torch_side.loaders import EndlessSampler, is_stream
@@ -90,33 +99,111 @@ def capture(loader: Any) -> Plain:
     is_torchs = all(type(each).__module__.startswith("torch.utils.data") for each in _samplers(loader))
     return {
         "loader": None if loader.generator is None else plain_of(loader.generator),
-        "samplers": [plain_of(each) for each in _held(loader)],
+        "samplers": plain_held(_saved(_held(loader, _recipe(loader)))),
+        "counters": count(loader),
         "globals": plain_globals(with_others=not is_torchs),
     }
 
 
 def put_back(loader: Any, plain: Plain, *, with_globals: bool) -> None:
     """Give them the state that they had."""
-    held = _held(loader)
     with naming_the_fault():
-        if len(held) != len(plain["samplers"]) or (loader.generator is None) != (plain["loader"] is None):
+        held, recipe = held_of(plain["samplers"]), _recipe(loader)
+        of_dataset = _things_of(loader.dataset)
+        theirs = {steps for steps in held if not _leads_through(of_dataset, recipe, steps)}
+        # What makes a generator at first use makes other things as well: a dataset is left to do so.
+        there = _held(loader, recipe).keys() | theirs
+        Randomness(recipe).put_back({steps: each for steps, each in held.items() if steps in there})
+        others = {steps for steps in _held(loader, recipe) if not _leads_through(of_dataset, recipe, steps)} ^ theirs
+        if others or (loader.generator is None) != (plain["loader"] is None):
             raise ValueError("the generators of this loader and its sampler are others than those that it tells of")
-        for generator, each in zip(held, plain["samplers"], strict=True):
-            set_plain(generator, each)
         if loader.generator is not None:
             set_plain(loader.generator, plain["loader"])
         if with_globals:
             set_plain_globals(plain["globals"])
 
 
-def _held(loader: Any) -> list[Any]:
-    """The generators that samplers hold, beside the loader's own."""
-    found: list[Any] = []
-    for sampler in _samplers(loader):
-        for each in attributes_of(sampler).values():
-            if is_held(each) and each is not loader.generator and not any(each is other for other in found):
-                found.append(each)
-    return found
+def _held(loader: Any, recipe: Any) -> dict[Steps, Any]:
+    """The generators that samplers hold, or get from the dataset, beside the loader's own; none of modules."""
+    return {
+        steps: each
+        for steps, each in Randomness(recipe).find().items()
+        if each is not loader.generator and is_plain(steps) and not _is_global(steps)
+    }
+
+
+def _saved(held: dict[Steps, Any]) -> dict[Steps, Saved]:
+    saved: dict[Steps, Saved] = {}
+    for steps, each in held.items():
+        with contextlib.suppress(
+            Exception
+        ):  # of a generator of the user's own kind, without a state: told by `put_back`
+            saved[steps] = save(each)
+    return saved
+
+
+def _is_global(steps: Steps) -> bool:
+    return any(kind in ("global", "module") for kind, _ in steps)
+
+
+def _recipe(loader: Any) -> Any:
+    """Samplers, in the place where a worker has its dataset."""
+    return SimpleNamespace(dataset=_samplers(loader), collate_fn=None)
+
+
+def _things_of(dataset: Any) -> dict[int, Any]:
+    recipe: Any = SimpleNamespace(dataset=dataset, collate_fn=None)
+    return {id(thing): thing for _, thing in search(recipe)}
+
+
+def _leads_through(things: dict[int, Any], recipe: Any, steps: Steps) -> bool:
+    """Whether one of these things is on this way."""
+    with contextlib.suppress(Exception):  # a way that is not there, or not there yet
+        for length in range(1, len(steps)):
+            if id(holder_of(recipe, steps[: length + 1])) in things:
+                return True
+    return False
+
+
+# --- what samplers count
+
+
+_counters: Beside[PassCounters] = Beside()
+
+
+def _counters_of(loader: Any) -> PassCounters:
+    """Numbers that samplers count passes by, and a stream that is read in this process; not those that have a state."""
+    known = _counters.get(loader)
+    if known is not None:
+        return known
+    is_read_here = is_stream(loader) and not loader.num_workers
+    counting = [each for each in (*_samplers(loader), *([loader.dataset] * is_read_here)) if not has_state(each)]
+    recipe: Any = SimpleNamespace(dataset=counting, collate_fn=None)
+    # torch's iterator with workers does so when it is new.
+    most = 2 if loader.num_workers and options_of(loader).seeding != "ticket" else 1
+    return _counters.keep(loader, PassCounters(recipe, of=object, most=most))
+
+
+def count(loader: Any) -> list[Any]:
+    """What they have counted, as plain data."""
+    passes, values, _ = _counters_of(loader).state()
+    return plain_counters((passes, values, [])) or []
+
+
+def count_pass(loader: Any) -> None:
+    """A pass begins."""
+    _counters_of(loader).passes += 1
+
+
+def count_on(loader: Any, counted: Any) -> None:
+    """Have them go on counting where they were."""
+    _counters_of(loader).restore(counters_of(counted))
+
+
+def put_counters_back(loader: Any, progress: Progress) -> None:
+    """The same, for a state that was loaded."""
+    with naming_the_fault():
+        count_on(loader, progress.generators["counters"])
 
 
 class Aside:
@@ -211,7 +298,12 @@ class Drawing:
         self._is_torchs = type(index_sampler) is BatchSampler
         self._sampler = index_sampler.sampler if self._is_torchs else index_sampler
         self._noted: list[Noted] = []
-        self._begin(None if self._is_torchs else begun)
+        self._has_state = False
+        self._next: Callable[[], Any] = self._begin_and_draw
+        if not self._is_torchs:
+            self._begin(begun)
+        elif has_state(self._sampler):
+            self._begin()  # else with the first draw, as torch does: it may draw at once
 
     def _begin(self, begun: Iterator[Any] | None = None) -> None:
         indices = iter(self._sampler) if begun is None else begun
@@ -220,12 +312,16 @@ class Drawing:
         if self._is_torchs:
             size, drop_last = self._index_sampler.batch_size, self._index_sampler.drop_last
             self._indices = Batches(indices, size, drop_last=drop_last)
-        self._next: Callable[[], Any] = self._indices.__next__
+        self._next = self._indices.__next__
         if self._is_secluded:
             self._next = Secluded(self._next)
         self._has_state = has_state(self._sampler) or has_state(self._asked)
         if self._has_state:
             self._note()
+
+    def _begin_and_draw(self) -> Any:
+        self._begin()
+        return self._next()
 
     def __call__(self) -> Any:
         """The next one; StopIteration at the end."""
@@ -256,7 +352,7 @@ class Drawing:
     def take_up(self, progress: Progress, *, keeps: range) -> dict[int, Any]:
         """Go where another drawing was; gives the indices on the way whose numbers are wanted."""
         kept: dict[int, Any] = {}
-        if self._has_state and (progress.of_sampler is not None or progress.of_sampler_iterator is not None):
+        if progress.of_sampler is not None or progress.of_sampler_iterator is not None:
             self._load(progress)
         while self.drawn < progress.planned:
             try:
@@ -277,8 +373,10 @@ class Drawing:
         if has_state(self._sampler):
             self._sampler.load_state_dict(copy.deepcopy(progress.of_sampler))
         self._noted.clear()
-        self.drawn = progress.noted
         self._begin()
+        if not self._has_state:
+            return
+        self.drawn = progress.noted
         if progress.of_sampler_iterator is not None and has_state(self._asked):
             self._asked.load_state_dict(copy.deepcopy(progress.of_sampler_iterator))
         self._noted = [(progress.noted, progress.of_sampler, progress.of_sampler_iterator)]
@@ -288,12 +386,21 @@ class Drawing:
             raise _another_order(f"batch {progress.planned - 1} was another one than {str(index)[:80]}")
 
     def run_out(self, progress: Progress) -> None:
-        """Let a sampler that can say where it is come to its end, as it had then: it may count its passes."""
-        if self._has_state and (progress.of_sampler is not None or progress.of_sampler_iterator is not None):
-            self._load(progress)
+        """Come to the end, as it had then."""
+        self._load(progress)
+        if self._has_state:
             for _ in range(progress.planned - progress.noted + 1):
                 with contextlib.suppress(StopIteration):
                     self._next()
+
+
+def run_out(index_sampler: Any, progress: Progress) -> None:
+    """Let a sampler that can say where it is come to its end, as it had then: it may count its passes.
+
+    Another one is not begun: it may draw at once.
+    """
+    if progress.of_sampler is not None or progress.of_sampler_iterator is not None:
+        Drawing(index_sampler, iter(index_sampler)).run_out(progress)
 
 
 def _another_order(why: str) -> CheckpointError:

@@ -345,7 +345,9 @@ class Iterator(WorkersIterator):
 
     def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
         assert self._epoch is not None
-        reset_base(self, loader, is_first)
+        # By ticket, the sampler is asked to begin once, however many workers there are, kept or not: it may draw at once.
+        if not (self._by_ticket and is_first):  # else that has just been done
+            reset_base(self, loader, is_first)
         # Not self._next_index: the epoch must not hold the iterator, whose end is the workers' end.
         next_index: Callable[[], Any] = functools.partial(interruptions.let_through, self._sampler_iter.__next__)
         seed = None

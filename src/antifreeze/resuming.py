@@ -18,7 +18,15 @@ from antifreeze.engine.marks import Marks, Stand, Unfinished
 from antifreeze.engine.numbers import WorkerNo
 from antifreeze.engine.plan.progress import BEGIN_ANEW, Progress, Standpoint, fingerprint, naming_the_fault
 from antifreeze.engine.sharing import FURTHEST
-from antifreeze.engine.worker.generators import held_of, plain_of_worker, state_of_worker
+from antifreeze.engine.worker.generators import (
+    counters_of,
+    held_of,
+    plain_counters,
+    plain_globals,
+    plain_of_worker,
+    set_plain_globals,
+    state_of_worker,
+)
 from antifreeze.engine.worker.parts import place_of
 from antifreeze.engine.worker.place import Place, has_state, load_place, to_try_out
 from antifreeze.engine.worker.recipe import Recipe
@@ -26,7 +34,7 @@ from antifreeze.errors import CheckpointError
 from antifreeze.iterator import Iterator, draw_seed, has_data
 from antifreeze.observe.say import say_once
 from antifreeze.options import Options
-from antifreeze.torch_side.loaders import reset_base
+from antifreeze.torch_side.loaders import index_sampler, reset_base
 
 
 class Loaded(NamedTuple):
@@ -51,8 +59,10 @@ def _place_of(standpoint: Standpoint) -> bytes | None:
     if standpoint.position is None or standpoint.generators is None:
         return None
     generators = state_of_worker(standpoint.generators)
-    users = standpoint.of_dataset, standpoint.of_iterator
-    return Place(standpoint.position, generators, *users, standpoint.shared_out).dump()  # type: ignore[arg-type]
+    users = standpoint.of_dataset, standpoint.of_iterator, standpoint.shared_out
+    counters = standpoint.generators["counters"]
+    passes = None if counters is None else counters_of(counters)
+    return Place(standpoint.position, generators, *users, passes).dump()  # type: ignore[arg-type]
 
 
 def _trying_out(stand: Stand, tried: bytes | None) -> Stand:
@@ -72,11 +82,15 @@ class StatefulIterator(Iterator):
         self._is_finished = False
         self._is_persistent = loader.persistent_workers
         self._loader_traits = drawing.traits_of(loader)
+        # torch's iterator asks the sampler to begin before `_prepare`; by ticket, after it.
+        self._counted: Any = None if self._needs_no_workers else drawing.count(loader)
         if loaded is None:
             super().__init__(loader)
             return
+        # Before workers are born, whose dataset may hold these as well.
+        drawing.put_back(loader, loaded.progress.generators, with_globals=False)
         if loaded.progress.is_finished:  # another pass begins, and draws as ever: its seed from these
-            drawing.put_back(loader, loaded.progress.generators, with_globals=False)
+            self._globals_then = plain_globals(with_others=True)
             super().__init__(loader)
         else:
             with drawing.Aside():
@@ -133,6 +147,11 @@ class StatefulIterator(Iterator):
 
     # --- a pass begins
 
+    def _try_to_start(self, loader: Any) -> str | None:
+        if self._needs_no_workers:
+            self._prepare(loader)
+        return super()._try_to_start(loader)
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if self._is_stock:
             self._prepare(loader)
@@ -145,21 +164,28 @@ class StatefulIterator(Iterator):
         if progress is not None and progress.is_finished:
             if self._origin is not None:  # whose seed was not drawn for this pass
                 drawing.put_back(loader, progress.generators, with_globals=False)
+                set_plain_globals(self._globals_then)
             with drawing.Aside():
-                Drawing(self._index_sampler, iter(self._index_sampler)).run_out(progress)
+                drawing.run_out(index_sampler(loader), progress)
         elif progress is not None:
             drawing.set_epoch(loader, progress.epoch)
             drawing.put_back(loader, progress.generators, with_globals=True)
         self._generators_then = drawing.capture(loader)
+        if self._counted is not None:
+            if self._is_persistent and self._counted[0]:  # the iterator that this one goes on for was not new
+                drawing.count_on(loader, self._counted)
+            self._generators_then["counters"], self._counted = self._counted, None
+        drawing.count_pass(loader)
         self._epoch_then = drawing.epoch_of(loader)
 
     def _begin_pass(self, loader: Any, *, is_first: bool) -> None:
         assert self._epoch is not None
-        if self._by_ticket and not is_first:  # else it has just been drawn
-            self._base_seed = draw_seed(loader)
+        if not (self._by_ticket and is_first):  # else that has just been done
+            self._prepare(loader)
+            reset_base(self, loader, is_first)
+            if self._by_ticket:
+                self._base_seed = draw_seed(loader)
         seed = int(self._base_seed) if self._by_ticket else None
-        self._prepare(loader)
-        reset_base(self, loader, is_first)
         ahead = loader.prefetch_factor * loader.num_workers * (1 + FURTHEST if self._by_ticket else 1)
         every = (loader.snapshot_every_n_steps or 0) if loader.in_order else 1
         self._drawing = Drawing(
@@ -383,7 +409,7 @@ def _standpoint(number: int, stand: Stand) -> Standpoint:
         stand.marked,
         stand.has_ended,
         place.position,
-        plain_of_worker(place.generators),
+        plain_of_worker(place.generators) | {"counters": plain_counters(place.passes)},
         place.of_dataset,
         place.of_iterator,
         place.shared_out,

@@ -55,17 +55,11 @@ class InlineIterator(ZeroIterator):
             self._take_up(loader, loaded.progress, aside)
 
     def _begin(self, loader: Any, progress: Progress | None) -> None:
-        of_the_program = drawing.capture(loader)["globals"]
-        super().__init__(loader)
-        if progress is not None:
-            self._base_seed = progress.base_seed
-            self._try_to_start(loader)  # once more, with that seed
-            drawing.put_back(loader, progress.generators, with_globals=not self._is_stream)
+        # Before anything is begun: a sampler, or a stream, may draw at once.
         self._generators_then = drawing.capture(loader)
-        if self._is_stream:  # which has been begun by now, and may have drawn
-            self._generators_then["globals"] = of_the_program
         self._epoch_then = drawing.epoch_of(loader)
-        self._sampler_iter = iter(self._index_sampler)
+        drawing.count_pass(loader)
+        super().__init__(loader)
         every = loader.snapshot_every_n_steps or 0
         self._drawing = Drawing(
             self._index_sampler, self._sampler_iter, every=every, ahead=1, is_secluded=self._by_ticket
@@ -81,7 +75,7 @@ class InlineIterator(ZeroIterator):
         place = progress.standpoints[0] if progress.standpoints else Standpoint()
         if progress.is_finished:
             drawing.put_back(loader, progress.generators, with_globals=False)
-            Drawing(index_sampler(loader), iter(index_sampler(loader))).run_out(progress)
+            drawing.run_out(index_sampler(loader), progress)
         else:
             drawing.set_epoch(loader, progress.epoch)
             drawing.put_back(loader, progress.generators, with_globals=True)

@@ -170,6 +170,7 @@ class StatefulDataLoader(DataLoader[T_co]):
         loaded = state = None
         if state_dict != {}:
             loaded, state = self._antifreeze_open(state_dict), copy.deepcopy(state_dict)
+            drawing.put_counters_back(self, loaded.progress)  # not later: who sets an epoch after this means it
         record = self._antifreeze_record
         if record.iterator is not None:
             record.iterator.stop()

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,185 @@ def test_a_stream_goes_on_where_it_was(kind: Any, workers: int, every: int) -> N
 def test_kept_workers_go_on_in_a_later_pass(kind: Any, every: int) -> None:
     for stop in (0, 5):
         assert_taken_up(kind, stop, passes=1, num_workers=2, persistent_workers=True, snapshot_every_n_steps=every)
+
+
+class Shuffled:
+    """Counts its passes, holds generators at some distance, and draws as soon as it is asked to begin."""
+
+    def __init__(self) -> None:
+        self.counter = SimpleNamespace(passes=0)
+        self.parts: dict[str, Any] = {"first": [random.Random(3)]}
+        self.late: Any = None
+
+    def __len__(self) -> int:
+        return 30
+
+    def __iter__(self) -> Iterator[Any]:
+        self.late = self.late or np.random.default_rng(5)
+        order = np.random.RandomState(self.counter.passes).permutation(30).tolist()
+        self.counter.passes += 1
+        self.parts["first"][0].shuffle(order)
+        return iter([(index + int(self.late.integers(30))) % 30 for index in order])
+
+
+class ShuffledBatches(Shuffled):
+    """Whole batches."""
+
+    def __iter__(self) -> Iterator[Any]:
+        order = list(super().__iter__())
+        return iter([order[k : k + 3] for k in range(0, 30, 3)])
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
+@pytest.mark.parametrize("name", ["sampler", "batch_sampler"])
+def test_a_sampler_of_the_users_goes_on_counting_and_drawing(name: str, workers: int, kept: bool) -> None:
+    def loader(make: Any = make) -> Any:
+        sampler = (
+            {"sampler": Shuffled(), "batch_size": 3} if name == "sampler" else {"batch_sampler": ShuffledBatches()}
+        )
+        options = {"batch_size": 1} | sampler
+        return make(Drawing(), num_workers=workers, persistent_workers=kept, **options)
+
+    seed_all()
+    plain = [[batch[0] for batch in epoch] for epoch in each_pass(loader(torch.utils.data.DataLoader))]
+    seed_all()
+    first, states = loader(), []
+    whole = []
+    for _ in range(3):
+        epoch = []
+        for batch in first:
+            epoch.append(batch)
+            if len(epoch) == 4:
+                states.append(through_json(first.state_dict()))
+        whole.append(epoch)
+        states.append(through_json(first.state_dict()))
+    assert_identical([[batch[0] for batch in epoch] for epoch in whole], plain)
+    for number, state in enumerate(states[:-1]):
+        at, is_over = divmod(number, 2)
+        second = loader()
+        second.load_state_dict(state)
+        expected = whole[at + 1 :] if is_over else [whole[at][4:], *whole[at + 1 :]]
+        assert_identical([list(second) for _ in expected], expected)
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("after", [(0, False), (2, False), (2, True)])
+def test_a_sampler_of_the_users_goes_on_by_ticket_with_another_number_of_workers(workers: int, after: Any) -> None:
+    def loader(workers: int, kept: bool = False) -> Any:
+        options: dict[str, Any] = {"batch_size": 1, "seeding": "ticket", "persistent_workers": kept}
+        return make(Drawing(), batch_sampler=ShuffledBatches(), num_workers=workers, **options)
+
+    for stop in (0, 4, None):
+        seed_all()
+        first = loader(workers)
+        list(first)
+        under_way = iter(first)
+        for _ in under_way if stop is None else range(stop):
+            next(under_way, None)
+        state = through_json(first.state_dict())
+        expected = [*([] if stop is None else [list(under_way)]), list(first)]
+        second = loader(*after)
+        second.load_state_dict(state)
+        seen = [list(second) for _ in expected]
+        assert_identical(
+            *([[(batch[0], batch[-1]) for batch in each] for each in epochs] for epochs in (seen, expected))
+        )
+
+
+def test_a_sampler_goes_back_in_the_program_that_it_came_from() -> None:
+    loader = make(sampler=Shuffled())
+    list(loader)
+    state = loader.state_dict()
+    expected = [list(loader) for _ in range(2)]
+    loader.load_state_dict(state)
+    assert_identical([[batch[0] for batch in loader] for _ in range(2)], [[b[0] for b in each] for each in expected])
+
+
+class ByItsDataset(Sampler[int]):
+    """Draws from the generator of its dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return LENGTH
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self.dataset.own.permutation(LENGTH).tolist()
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(("workers", "kept"), [(0, False), (2, False), (2, True)])
+def test_a_sampler_goes_on_with_the_generator_of_its_dataset(workers: int, kept: bool) -> None:
+    def loader() -> Any:
+        dataset = Drawing()
+        return make(dataset, sampler=ByItsDataset(dataset), num_workers=workers, persistent_workers=kept)
+
+    for stop in (1, 4, None):
+        first, second = loader(), loader()
+        list(first)
+        under_way = iter(first)
+        for _ in under_way if stop is None else range(stop):
+            next(under_way, None)
+        second.load_state_dict(through_json(first.state_dict()))
+        expected = [*([] if stop is None else [list(under_way)]), list(first)]
+        seen = [list(second) for _ in expected]
+        assert_identical([[batch[0] for batch in each] for each in seen], [[b[0] for b in each] for each in expected])
+
+
+def test_without_workers_a_sampler_is_asked_when_the_first_batch_is() -> None:
+    class AtOnce(Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(torch.randperm(LENGTH).tolist())
+
+    def orders(kind: Any) -> Any:
+        loaders = [kind(Drawing(), batch_size=3, sampler=AtOnce(), generator=torch.Generator()) for _ in range(2)]
+        seed_all()
+        return [(one[0], torch.rand(()), other[0]) for one, other in zip(*loaders, strict=True)]
+
+    assert_identical(orders(StatefulDataLoader), orders(torch.utils.data.DataLoader))
+
+
+def each_pass(loader: Any) -> list[list[Any]]:
+    return [list(loader) for _ in range(3)]
+
+
+class CountingStream(Stream):
+    """Shuffles by the number of its pass, which it counts."""
+
+    def __init__(self) -> None:
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        yield from random.Random(self.passes).sample(self.items(), len(self.items()))
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2, "persistent_workers": True}])
+def test_a_stream_goes_on_counting_its_passes(options: dict[str, Any]) -> None:
+    for stop in (0, 5):
+        assert_taken_up(CountingStream, stop, passes=2, **options)
+    first = make(CountingStream(), **options)
+    list(first)
+    second = make(CountingStream(), **options)
+    second.load_state_dict(through_json(first.state_dict()))
+    assert_identical(list(second), list(first))
+
+
+@pytest.mark.parametrize("first_epoch", [0, 1])
+def test_an_epoch_that_is_set_after_the_state_was_loaded_is_meant(first_epoch: int) -> None:
+    def loader() -> Any:
+        return make(sampler=DistributedSampler(Drawing(), num_replicas=1, rank=0))
+
+    first, second = loader(), loader()
+    first.sampler.set_epoch(first_epoch)
+    list(first)
+    second.load_state_dict(through_json(first.state_dict()))
+    for each in (first, second):
+        each.sampler.set_epoch(first_epoch + 1)
+    assert [batch[0].tolist() for batch in second] == [batch[0].tolist() for batch in first]
 
 
 @pytest.mark.long(but=1)
@@ -683,9 +863,9 @@ class Interrupting(Sampler[int]):
 def test_a_state_while_a_pass_is_begun_is_refused_and_costs_no_later_pass(workers: int) -> None:
     """Another pass was begun for it, and the next `iter()` gave the one that had ended."""
     sampler = Interrupting()
-    loader = StatefulDataLoader(Drawing(), batch_size=3, sampler=sampler, num_workers=workers)
+    loader = StatefulDataLoader(Drawing(), batch_size=None, sampler=sampler, num_workers=workers)
     sampler.loader = loader
-    assert [len(list(loader)) for _ in range(2)] == [10, 10]
+    assert [len(list(loader)) for _ in range(2)] == [LENGTH, LENGTH]
     assert sampler.errors
     assert "a pass is being begun" in str(sampler.errors[0])
 

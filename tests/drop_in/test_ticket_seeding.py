@@ -61,6 +61,34 @@ def test_batches_are_the_same_with_any_number_of_workers(ours: Way, workers: int
     assert len({float(each) for batch in seen[0] for each in batch[1]}) == LENGTH, "two samples drew the same number"
 
 
+class AtOnce(Sampler[list[int]]):
+    """A batch sampler that draws all of its order when it is asked to begin, and counts how often that was."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.begun += 1
+        order = random.Random(self.begun).sample(range(LENGTH), LENGTH)
+        order = [order[index] for index in torch.randperm(LENGTH)]
+        return iter([order[at : at + 3] for at in range(0, LENGTH, 3)])
+
+
+@pytest.mark.parametrize(("workers", "kept"), [(2, False), (2, True)])
+def test_a_batch_sampler_that_draws_at_once_gives_the_same_order(ours: Way, workers: int, kept: bool) -> None:
+    options: dict[str, Any] = {"batch_size": 1, "seeding": "ticket"}
+    seed_all()
+    loaders = [
+        ours.make(Drawing(), batch_sampler=AtOnce(), num_workers=workers, persistent_workers=kept, **options)
+        for workers, kept in ((0, False), (workers, kept))
+    ]
+    expected, seen = [], []
+    for loader, into in zip(loaders, (expected, seen), strict=True):
+        seed_all()
+        into += [list(loader) for _ in range(3)]
+    assert_identical(seen, expected)
+
+
 def test_the_order_is_torchs_and_the_programs_generators_move_as_with_torch() -> None:
     def orders_of(loader: Any) -> Any:
         return [torch.cat([batch[0] for batch in loader]) for _ in range(2)], generator_states()

@@ -17,7 +17,7 @@ from typing import Any
 
 from antifreeze.errors import CheckpointError
 
-VERSION = 1
+VERSION = 2
 OURS = "antifreeze"
 BEGIN_ANEW = "begin this epoch anew, without load_state_dict()"
 

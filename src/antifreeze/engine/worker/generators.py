@@ -93,15 +93,33 @@ def plain_of_worker(state: bytes) -> Plain:
 
 def plain_held(held: Mapping[Steps, Saved]) -> list[Any]:
     """The generators that a dataset holds; one whose place cannot be told in plain words is left out."""
-    return [[[list(step) for step in steps], _plain(each)] for steps, each in held.items() if _is_plain(steps)]
+    return [[[list(step) for step in steps], _plain(each)] for steps, each in held.items() if is_plain(steps)]
 
 
 def held_of(plain: list[Any]) -> dict[Steps, Saved]:
     """The states of generators that a dataset held."""
-    held = {tuple((str(kind), key) for kind, key in steps): _saved(each) for steps, each in plain}
+    held = {_steps(steps): _saved(each) for steps, each in plain}
     for each in held.values():
         make(each)  # whatever is wrong with it is said here, and not in a worker
     return held
+
+
+def plain_counters(counters: Any) -> list[Any] | None:
+    """What `PassCounters` says."""
+    if counters is None:
+        return None
+    passes, values, changed = counters
+    return [passes, [[[list(step) for step in way], each] for way, each in values.items() if is_plain(way)], changed]
+
+
+def counters_of(plain: Any) -> tuple[int, dict[Steps, int], list[str]]:
+    """What it takes."""
+    passes, values, changed = plain
+    return int(passes), {_steps(way): int(each) for way, each in values}, [str(each) for each in changed]
+
+
+def _steps(plain: list[Any]) -> Steps:
+    return tuple((str(kind), key) for kind, key in plain)
 
 
 def state_of_worker(plain: Plain) -> bytes:
@@ -163,5 +181,6 @@ def _checked(plain: Any, kind: str) -> Plain:
     return plain
 
 
-def _is_plain(steps: Steps) -> bool:
+def is_plain(steps: Steps) -> bool:
+    """Whether the place can be told in plain words."""
     return all(type(key) in (str, int) for _, key in steps)

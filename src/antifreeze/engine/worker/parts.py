@@ -115,9 +115,9 @@ def place_of(said: bytes | Parts) -> Place:
         return load_place(said)
     rest, *generators, held = said
     assert rest is not None and held is not None
-    position, of_dataset, of_iterator, shared_out = pickle.loads(rest)
+    position, *users = pickle.loads(rest)
     state = pickle.dumps((*_states(generators), pickle.loads(held)), 5)
-    return Place(position, state, of_dataset, of_iterator, shared_out)
+    return Place(position, state, *users)
 
 
 def _states(parts: Sequence[bytes | None]) -> tuple[bytes, Any, Any]:

@@ -67,9 +67,11 @@ def to_try_out(index: Any, *, batched: bool, leave_out: Collection[int] = ()) ->
     return raw if len(raw) <= MOST_BYTES else b""
 
 
-def rest_of(position: str, of_dataset: Any = None, of_iterator: Any = None, shared_out: int = 0) -> bytes:
+def rest_of(
+    position: str, of_dataset: Any = None, of_iterator: Any = None, shared_out: int = 0, passes: Any = None
+) -> bytes:
     """A place but for its generators."""
-    return pickle.dumps((position, of_dataset, of_iterator, shared_out), 5)
+    return pickle.dumps((position, of_dataset, of_iterator, shared_out, passes), 5)
 
 
 def has_state(thing: Any) -> bool:

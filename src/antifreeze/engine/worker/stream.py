@@ -243,8 +243,11 @@ class PassCounters:
     descriptor or a flag would say that something is open which is not. But those that have changed are named.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, *, of: type = Dataset, most: int = 1) -> None:
+        """`of`: the class whose objects may count; `most`: so often they may be asked to begin in each pass."""
         self._recipe = recipe
+        self._of = of
+        self._most = most
         self._first = self._plain()
         self.passes = 0
         """So many have begun."""
@@ -255,7 +258,7 @@ class PassCounters:
         changed: list[str] = []
         for way, (path, value) in (self._plain() if self.passes else {}).items():
             _, first = self._first.get(way, (path, None))
-            if type(value) is type(first) is int and value == first + self.passes:
+            if type(value) is type(first) is int and self.passes <= value - first <= self._most * self.passes:
                 counters[way] = value
             elif first is not None and outline(value) != outline(first):
                 changed.append(path)
@@ -263,8 +266,9 @@ class PassCounters:
 
     def restore(self, state: tuple[int, dict[Steps, int], list[str]]) -> None:
         """Make them what they were in another worker."""
+        _, counted, _ = self.state()
         self.passes, values, changed = state
-        for way, value in values.items():
+        for way, value in ({way: self._first[way][1] for way in counted} | values).items():
             with contextlib.suppress(Exception):  # of a class that lets nobody set it
                 replace(holder_of(self._recipe, way), way[-1], value)
         if changed:
@@ -275,11 +279,11 @@ class PassCounters:
             )
 
     def _plain(self) -> dict[Steps, tuple[str, Any]]:
-        """(path, value) of numbers, texts and containers of them that datasets hold; of containers, what they look like."""
+        """(path, value) of numbers, texts and containers of them that these hold; of containers, what they look like."""
         found: dict[Steps, tuple[str, Any]] = {}
         with contextlib.suppress(Exception):  # none is known; and a dataset must not fail because it was looked at
             for way, thing in search(self._recipe):
-                if is_a(thing, Dataset):
+                if is_a(thing, self._of):
                     for name, value in attributes_of(thing).items():
                         if look := outline(value):
                             found[(*way.steps, ("attribute", name))] = (

@@ -84,7 +84,7 @@ class StreamBench(Workbench):
     def _whereabouts(self) -> bytes | None:
         # Without a state of its own, a stream is read again from its start, unless there is nothing left to read.
         if self._stream.has_ended:
-            return rest_of("end", *self._stream.state())
+            return rest_of("end", *self._stream.state(), self._counters.state())
         if not self._stream.keeps_state:
             return None
         return rest_of("here" if self._stream.knows_its_place else "before", *self._stream.state())
