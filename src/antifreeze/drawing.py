@@ -79,9 +79,9 @@ def _number(thing: Any, name: str) -> int | None:
 
 def _samplers(loader: Any) -> list[Any]:
     """All that have a say in which index comes next."""
-    candidates = (loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None), loader.sampler)
+    outer = (loader.batch_sampler, loader.sampler)  # the second may hold another one as well: `batch_size=None`
     found: list[Any] = []
-    for each in candidates:
+    for each in (*outer, *(getattr(sampler, "sampler", None) for sampler in outer)):
         if each is not None and not any(each is other for other in found):
             found.append(each)
     return found

@@ -262,6 +262,24 @@ def test_a_sampler_of_the_users_goes_on_by_ticket_with_another_number_of_workers
         )
 
 
+class ByNumpy(Sampler[int]):
+    """Draws from numpy's generator."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(np.random.permutation(LENGTH).tolist())
+
+
+def test_a_sampler_in_one_that_stands_for_a_sampler_goes_on() -> None:
+    def loader() -> Any:
+        return make(sampler=BatchSampler(ByNumpy(), 3, drop_last=False), batch_size=None)
+
+    first, second = loader(), loader()
+    under_way = iter(first)
+    next(under_way)
+    second.load_state_dict(first.state_dict())
+    assert_identical(list(second), list(under_way))
+
+
 def test_a_sampler_goes_back_in_the_program_that_it_came_from() -> None:
     loader = make(sampler=Shuffled())
     list(loader)
