@@ -242,6 +242,7 @@ class Iterator(WorkersIterator):
         data: Any = _NONE
         try:
             with self._turn:
+                end_thread_if_the_program_ends()
                 if self._is_under_way and self._is_re_entered():
                     raise RuntimeError(RE_ENTERED)
                 self._is_under_way = True

@@ -96,6 +96,19 @@ def test_memory_is_unmapped_when_the_last_object_that_points_into_it_dies() -> N
     assert not is_mapped(address)
 
 
+def test_at_the_end_of_the_program_nothing_is_unmapped_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To unmap lets other threads run, and a daemon thread that is ended within torch's code aborts the program."""
+    monkeypatch.setattr(segment, "_kept", None)
+    made = [segment.create(1), segment.in_private(1)]
+    segment.keep_all()
+    made.append(segment.create(1))  # by a thread that has not heard of it
+    addresses = [each.address for each in made]
+    for each in made:
+        each.close_descriptor()
+    del made, each
+    assert all(map(is_mapped, addresses))
+
+
 def test_without_memfd_create_in_the_os_module_the_c_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
     made = segment.create(1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import antifreeze
+from antifreeze.engine.arena import segment
 from antifreeze.engine.pool import ending
 from antifreeze.iterator import RE_ENTERED
 from drop_in.harness import our_way
@@ -263,6 +264,30 @@ def test_a_daemon_thread_that_iterates_when_the_program_ends_says_nothing_and_en
     assert (ended.stdout, ended.stderr) == ("OK\n", "")
 
 
+KEPT = """
+import atexit
+import torch
+from antifreeze import DataLoader
+
+kept = []
+
+
+def drop():
+    kept.clear()
+    print("antifreeze-slot" in open("/proc/self/maps").read())
+
+
+if __name__ == "__main__":
+    atexit.register(drop)  # before the loader's end is registered, and so done after it
+    kept.extend(DataLoader(torch.zeros(4, 100_000), num_workers=1, multiprocessing_context="fork"))
+"""
+
+
+def test_batches_that_die_at_the_end_of_the_program_are_not_unmapped(run_script: Callable[..., Ended]) -> None:
+    """A daemon thread that drops one then, and is ended meanwhile, would take the program down with it."""
+    assert run_script(KEPT).check().stdout == "True\n"
+
+
 class Unwell:
     """A pool."""
 
@@ -285,6 +310,7 @@ def test_at_the_end_of_the_program_all_pools_are_stopped_whatever_one_raises(mon
     pools = {Unwell(stopped), Unwell(stopped)}
     monkeypatch.setattr(ending, "_pools", pools)
     monkeypatch.setattr(ending, "_is_at_exit", False)
+    monkeypatch.setattr(segment, "_kept", None)
     with pytest.raises(OSError, match="asking"):
         ending._stop_all()
     assert set(stopped) == pools

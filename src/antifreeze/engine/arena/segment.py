@@ -15,6 +15,7 @@ import functools
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -46,12 +47,37 @@ def _map(fd: int, size: int, flags: int) -> mmap.mmap:
     freed. (A `__del__` would come too early, for the collector calls it while others that it collects still read the
     memory; and it would lose what a signal handler raises meanwhile.)
     """
-    reserved = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+    reserved = _reserve(size, _MAP_NORESERVE)
     address = _address_of(reserved)
     mapped = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED, fd, 0)
     if mapped != address:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return reserved
+
+
+_mappings: set[weakref.ref[mmap.mmap]] = set()
+"""Those that there are."""
+_kept: list[mmap.mmap | None] | None = None
+"""Those that there are at the end of the program, and come then."""
+
+
+def _reserve(size: int, flags: int = 0) -> mmap.mmap:
+    reserved = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+    _mappings.add(weakref.ref(reserved, _mappings.discard))
+    if _kept is not None:
+        _kept.append(reserved)
+    return reserved
+
+
+def keep_all() -> None:
+    """Unmap nothing any more: the program ends.
+
+    Python lets other threads run while it unmaps. A daemon thread that wants to go on when the interpreter is at its end
+    is ended where it is; and if that is where torch ends a tensor, the whole program is aborted.
+    """
+    global _kept
+    _kept = []  # before the others: other threads may be at work
+    _kept.extend(mapping() for mapping in list(_mappings))
 
 
 def _address_of(mapping: mmap.mmap) -> int:
@@ -71,7 +97,7 @@ class Segment:
         if fd >= 0:
             self._mapping = _map(fd, size, mmap.MAP_SHARED)
         else:
-            self._mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._mapping = _reserve(size)
         self.address = _address_of(self._mapping)
         self.view = memoryview(self._mapping)
         self.fd = fd

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from antifreeze.engine import forks
+from antifreeze.engine.arena import segment
 from antifreeze.engine.backends import interruptions
 
 # All workers are gone within two seconds, on a busy machine, too: so long they are asked, the rest is for force.
@@ -63,6 +64,7 @@ def end_thread_if_the_program_ends() -> None:
 def _stop_all() -> None:
     global _is_at_exit
     _is_at_exit = True
+    segment.keep_all()
     with interruptions.held():
         deadline = stop_deadline()
         pools = list(_pools)
