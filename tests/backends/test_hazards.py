@@ -116,7 +116,7 @@ def held_by_another(lock: Any) -> Iterator[Any]:
         (connected, "dataset.held is an open socket"),
         (http_connection, "dataset.held is a connection"),
         (used_thread_pool, "dataset.held is a thread pool in use"),
-        (used_process_pool, "dataset.held is a process pool in use"),
+        (used_process_pool, "dataset.held is a process pool"),
         (lambda: FORK.Pool(1), "dataset.held is a running pool"),
         (lambda: ThreadPool(1), "dataset.held is a running pool"),
         (open_loop, "dataset.held is an event loop"),

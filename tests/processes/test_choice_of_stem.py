@@ -56,9 +56,13 @@ def used_threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
+def new_processes() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+
+
 @contextlib.contextmanager
 def used_processes() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+    with new_processes() as pool:
         pool.submit(double, 1).result(PATIENCE_S)
         yield pool
 
@@ -67,7 +71,8 @@ def used_processes() -> Iterator[ProcessPoolExecutor]:
     ("make", "path"),
     [
         (used_threads, "dataset.pool is a thread pool in use"),
-        (used_processes, "dataset.pool is a process pool in use"),
+        (used_processes, "dataset.pool is a process pool"),
+        (new_processes, "dataset.pool is a process pool"),
         (lambda: ThreadPool(2), "dataset.pool is a running pool"),
         (lambda: CONTEXT.Pool(1), "dataset.pool is a running pool"),
     ],

@@ -279,7 +279,7 @@ def open_loop() -> Iterator[Any]:
     ("make", "kind", "what"),
     [
         (lambda: used(ThreadPoolExecutor(1)), "executor", "a thread pool in use"),
-        (lambda: used(ProcessPoolExecutor(1, mp_context=FORK)), "executor", "a process pool in use"),
+        (lambda: used(ProcessPoolExecutor(1, mp_context=FORK)), "executor", "a process pool"),
         (lambda: ThreadPool(1), "executor", "a running pool"),
         (running_thread, "thread", "a running thread"),
         (open_loop, "loop", "an event loop"),

@@ -106,8 +106,9 @@ def _has_threads(executor: Any) -> bool:
     return bool(found.get("_threads")) and not found.get("_shutdown")
 
 
-def _has_processes(executor: Any) -> bool:
-    return bool(attributes_of(executor).get("_executor_manager_thread"))
+def _is_not_shut_down(executor: Any) -> bool:
+    # Its queues are there before its processes: workers would take each other's results.
+    return attributes_of(executor).get("_shutdown_thread") is False
 
 
 def _is_running(pool: Any) -> bool:
@@ -182,7 +183,7 @@ _HELD = {
         "executor", "a thread pool in use", _LOST_THREADS, _has_threads, mend=mends.reset_threads
     ),
     "concurrent.futures.process:ProcessPoolExecutor": Held(
-        "executor", "a process pool in use", _LOST_THREADS, _has_processes, mend=mends.reset_processes
+        "executor", "a process pool", _LOST_THREADS, _is_not_shut_down, mend=mends.reset_processes
     ),
     "multiprocessing.pool:Pool": Held(
         "executor", "a running pool", _LOST_THREADS, _is_running, mend=mends.restart_when_used
