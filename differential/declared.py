@@ -125,16 +125,6 @@ DECLARED = (
         where="stdout",
     ),
     Declared(
-        "daemons",
-        "workers are daemons, and cannot start processes",
-        "`multiprocessing.current_process().daemon` is False in a worker",
-        "datasets may use a pool of processes",
-        program="script workers/daemon_and_method .*",
-        where="stdout",
-        torch="True",
-        ours="False",
-    ),
-    Declared(
         "warning about sparse tensors",
         "a sparse tensor that comes from a worker is checked anew, and torch warns once that it is not checked",
         "there is no such warning",
