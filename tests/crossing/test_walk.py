@@ -3,6 +3,7 @@
 import functools
 import itertools
 import logging
+import time
 import types
 import weakref
 from collections import OrderedDict, deque
@@ -16,7 +17,7 @@ from torch.utils.data import default_collate
 
 from antifreeze.engine.crossing import walk as walk_module
 from antifreeze.engine.crossing.reading import MOST_ELEMENTS
-from antifreeze.engine.crossing.walk import MOST_OBJECTS, walk
+from antifreeze.engine.crossing.walk import MOST_OBJECTS, PATIENCE_S, walk
 
 
 class Target:
@@ -262,6 +263,15 @@ class Ticking:
 
     def __call__(self) -> float:
         return next(self._times)
+
+
+def test_time_in_which_this_thread_does_not_run_does_not_count() -> None:
+    """On a busy machine, hazards of a fork would be overlooked."""
+    steps = 0
+    for _ in walk({"dataset": [[[]]]}):
+        time.sleep(2 * PATIENCE_S)
+        steps += 1
+    assert steps == 3
 
 
 def test_the_walk_ends_when_its_time_is_up() -> None:
