@@ -922,7 +922,7 @@ def test_a_worker_that_takes_over_without_a_snapshot_is_recorded_with_the_reason
     assert (drawn == list(range(20))) == (most == 100)
     (record,) = (record for record in epoch._chronicle._ledger if record.kind is Kind.NO_SNAPSHOT)
     assert ("are made again" if most == 100 else "begin anew") in record.what
-    assert "more than 63 KiB, or cannot be pickled" in record.what
+    assert "more than 63 KiB, are hundreds" in record.what
 
 
 def test_what_is_in_quarantine_is_told_to_whoever_may_draw_another_sample(

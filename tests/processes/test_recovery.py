@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 
 from antifreeze.engine.backends import clean
 from antifreeze.errors import WorkerLost
-from drop_in.harness import TORCH, Way, seed_all, tidy_up, torch_may_fork
+from drop_in.harness import TORCH, Way, our_class, seed_all, tidy_up, torch_may_fork
 from processes import datasets
 from processes.datasets import Numbers
 
@@ -171,6 +171,38 @@ def test_under_a_hundred_kills_batches_are_bit_for_bit_those_of_a_calm_torch(way
     ours = batches_of(way.make(Augmented(400), **OPTIONS, persistent_workers=keep), epochs=2, between=killer)
     assert_same(ours, expected)
     assert killer.kills > 100
+
+
+class Hundreds(Dataset[Any]):
+    """Has a generator of its own for each of its samples, and another one behind them."""
+
+    def __init__(self) -> None:
+        self.records = [{"path": f"{number}", "rng": random.Random(number)} for number in range(300)]
+        self.crops = [{"scans": [np.zeros(1)] * 9 + [np.zeros(1) for _ in range(20)]} for _ in range(250)]
+        self.transforms = [[Slotted()]]
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> Any:
+        drawn = [self.records[each]["rng"].random() for each in (index, index // 3)]  # type: ignore[attr-defined]
+        return [*drawn, self.transforms[0][0].rng.random()]
+
+
+def drawn_by(loader: Any, *, kill_after: Collection[int] = ()) -> list[Any]:
+    seen = []
+    iterator = iter(loader)
+    for number, batch in enumerate(iterator):
+        seen.append(torch.stack([torch.as_tensor(part) for part in batch]).tolist())
+        if number in kill_after:
+            os.kill(iterator._workers[number % 2].pid, signal.SIGKILL)
+    return seen
+
+
+def test_a_worker_is_replaced_where_generators_are_too_many_to_look_at() -> None:
+    way = Way("grown", our_class(), "fork")
+    calm = drawn_by(way.make(Hundreds(), batch_size=5))
+    assert drawn_by(way.make(Hundreds(), batch_size=5), kill_after=(20, 31)) == calm
 
 
 class Once(Numbers):

@@ -109,6 +109,55 @@ def test_the_search_is_bounded_and_data_is_not_looked_through() -> None:
     assert MOST_OBJECTS < 60 * 60 * 20
 
 
+class Cropping:
+    def __init__(self, data: Any) -> None:
+        self.data = data
+        self.transforms = [functools.partial(pow, 2), [Transform()]]
+
+    def draw(self) -> float:
+        inner: Any = self.transforms[1]
+        return float(inner[0].python.random())
+
+
+DATA: dict[str, Any] = {
+    "many arrays": lambda: [{f"{scan}": np.zeros(1) for scan in range(25)} for _ in range(250)],
+    "many lists": lambda: {patient: [[{"at": [scan]}] for scan in range(40)] for patient in range(200)},
+    "a long list": lambda: [{"at": [number]} for number in range(10_000)],
+    "a long dict of long lists": lambda: {number: [[number]] * 300 for number in range(300)},
+}
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_data_do_not_hide_the_generators_of_transforms(data: str) -> None:
+    dataset = Cropping(DATA[data]())
+    randomness = Randomness(recipe_of(dataset))
+    state = randomness.state()
+    first = dataset.draw()
+    randomness.restore(state)
+    assert dataset.draw() == first
+    assert randomness.is_whole
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda: [random.Random(number) for number in range(1000)],
+        lambda: tuple(np.random.RandomState(number) for number in range(257)),
+        lambda: {number: {"path": "a", "rng": random.Random(number)} for number in range(300)},
+        lambda: deque({random.Random(number)} for number in range(300)),
+        lambda: [[[number], {"box": [0], "rng": random.Random(number)}] for number in range(256) for _ in range(8)],
+        lambda: [{"rng": random.Random(number), **{f"{k}": [k] for k in range(30)}} for number in range(250)],
+    ],
+    ids=["list", "tuple", "dict", "sets", "lists", "more objects than are looked at"],
+)
+def test_generators_by_the_hundred_are_known_not_to_be_all(held: Any) -> None:
+    dataset = Holding(held(), None)
+    dataset.own = random.Random(1)  # type: ignore[attr-defined]
+    randomness = Randomness(recipe_of(dataset))
+    assert not randomness.is_whole
+    assert set(randomness.find()) == {(("attribute", "dataset"), ("attribute", "own"))}
+
+
 def test_the_program_s_own_random_is_not_taken_twice() -> None:
     class Bound:
         def __init__(self) -> None:

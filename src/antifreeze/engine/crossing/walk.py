@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import heapq
+import itertools
 import logging
 import math
 import os
@@ -51,6 +53,8 @@ PATIENCE_S = 0.05
 MOST_OBJECTS = 20_000
 # Whoever is that deep is a link of a chain.
 MOST_STEPS = 200
+# Of a container that is too long: one of these shows what it holds many of.
+FEW = 4
 
 Found = tuple[str, Any]
 
@@ -84,8 +88,11 @@ def ways(
 ) -> Iterator[tuple[Way, Any]]:
     """The same with the way to each object; bounded by numbers alone, so that it finds the same in every process.
 
-    Containers with more than `longest` elements are taken for data, and not looked into. What a thread, a context or a
-    function keeps apart is found as well (`apart`: in objects of these classes): it stays in this process.
+    Elements of containers come after all else, and the first ones of all containers before the second ones, so that data
+    does not hide what is not data. Of containers with more than `longest` elements only a few are looked into; their ways
+    are `of_many` then, and so are those to elements of which there were more than could be looked at. (If `longest` is
+    infinite, the nearest objects come first.) What a thread, a context or a function keeps apart is found as
+    well (`apart`: in objects of these classes): it stays in this process.
     `shows_private`: of the objects of which classes attributes with an underscore are looked at; all, unless told.
     `places`: notes where these were found, and where others may come.
     """
@@ -221,7 +228,11 @@ class _Walk:
         self._shows_private = shows_private
         self._libraries = library_directories()
         self._pid = os.getpid()
-        self._queue: deque[tuple[Way, Any]] = deque()
+        self._queue: list[tuple[float, int, Way, Any]] = []
+        """Sorted: by the turn of an object, then by the number of its entry."""
+        self._number = itertools.count()
+        self._turn = 0.0
+        """Of the object that is looked into: the latest one of those that led to it."""
         self._seen: dict[int, Any] = {}
         """Kept, so that no number comes to stand for another object."""
         self._forms: dict[int, _Form] = {}
@@ -233,15 +244,29 @@ class _Walk:
         for _ in range(most_objects):
             if not self._queue or self._clock() > deadline:
                 return
-            way, thing = self._queue.popleft()
+            self._turn, _, way, thing = heapq.heappop(self._queue)
             yield way, thing
             if way.length < MOST_STEPS:
                 self._look_into(way, thing)
+        for _, _, way, _ in self._queue:
+            way.leave_out()
 
-    def _add(self, way: Way | None, kind: str, key: Any, thing: Any, words: str | None = None) -> None:
+    def _add(
+        self, way: Way | None, kind: str, key: Any, thing: Any, words: str | None = None, *, turn: float = 0.0
+    ) -> None:
         if id(type(thing)) not in _PLAIN and id(thing) not in self._seen:
             self._seen[id(thing)] = thing
-            self._queue.append((Way(way, kind, key, words), thing))
+            entry = max(turn, self._turn), next(self._number), Way(way, kind, key, words), thing
+            heapq.heappush(self._queue, entry)
+
+    def _in_turn(self, way: Way, length: int, elements: Iterable[Any]) -> Iterator[tuple[float, Any]]:
+        """Those elements of a container that are looked into, each with its turn."""
+        if self._longest == math.inf:
+            return ((0.0, each) for each in elements)
+        if length <= self._longest:
+            return ((float(turn), each) for turn, each in enumerate(elements, 1))
+        way.has_more = True
+        return ((float(FEW), each) for each in itertools.islice(elements, FEW))
 
     def _look_into(self, way: Way, thing: Any) -> None:
         form = self._forms.get(id(type(thing))) or self._get_to_know(way, type(thing))
@@ -272,44 +297,39 @@ class _Walk:
 
     def _look_into_mapping(self, way: Way, mapping: dict[Any, Any]) -> None:
         self._note(_parts_of, dict, dict.values, mapping, self._longest)
-        if dict.__len__(mapping) > self._longest:
-            return
-        for number, (key, value) in enumerate(some_entries(mapping)):
+        entries = enumerate(some_entries(mapping))
+        for turn, (number, (key, value)) in self._in_turn(way, dict.__len__(mapping), entries):
             if id(type(value)) in _PLAIN:
                 continue
             if type(key) is int and key == self._pid:
-                self._add(way, "pid", "own", value, f"[{key}]")
+                self._add(way, "pid", "own", value, f"[{key}]", turn=turn)
             elif id(type(key)) in _PLAIN:
-                self._add(way, "item", key, value)
+                self._add(way, "item", key, value, turn=turn)
             else:
-                self._add(way, "value", number, value, f"[<{name_of(type(key))}>]")
+                self._add(way, "value", number, value, f"[<{name_of(type(key))}>]", turn=turn)
 
     def _look_into_list(self, way: Way, elements: list[Any]) -> None:
         self._note(_parts_of, list, list.__iter__, elements, self._longest)
-        if list.__len__(elements) <= self._longest:
-            self._add_places(way, spread(elements, list))
+        self._add_places(way, list.__len__(elements), spread(elements, list))
 
     def _look_into_tuple(self, way: Way, elements: tuple[Any, ...]) -> None:
-        if tuple.__len__(elements) <= self._longest:
-            self._add_places(way, spread(elements, tuple))
+        self._add_places(way, tuple.__len__(elements), spread(elements, tuple))
 
     def _look_into_set(self, way: Way, elements: Any) -> None:
         kind: Any = set if is_a(elements, set) else frozenset
         self._note(_parts_of, kind, kind.__iter__, elements, self._longest)
-        if kind.__len__(elements) > self._longest:
-            return
-        for number, value in enumerate(some_elements(kind.__iter__(elements))):
-            self._add(way, "element", number, value)
+        some = enumerate(some_elements(kind.__iter__(elements)))
+        for turn, (number, value) in self._in_turn(way, kind.__len__(elements), some):
+            self._add(way, "element", number, value, turn=turn)
 
     def _look_into_deque(self, way: Way, elements: deque[Any]) -> None:
         self._note(_parts_of, deque, deque.__iter__, elements, self._longest)
-        if deque.__len__(elements) <= self._longest:
-            self._add_places(way, enumerate(some_elements(deque.__iter__(elements))))
+        self._add_places(way, deque.__len__(elements), enumerate(some_elements(deque.__iter__(elements))))
 
-    def _add_places(self, way: Way, elements: Iterable[tuple[int, Any]]) -> None:
-        for place, value in elements:
+    def _add_places(self, way: Way, length: int, elements: Iterable[tuple[int, Any]]) -> None:
+        for turn, (place, value) in self._in_turn(way, length, elements):
             if id(type(value)) not in _PLAIN:
-                self._add(way, "item", place, value)
+                self._add(way, "item", place, value, turn=turn)
 
     def _look_into_classes(self, way: Way, kind: type) -> None:
         for number, each in enumerate(ancestors(kind)):

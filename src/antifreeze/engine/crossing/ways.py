@@ -30,7 +30,7 @@ _GONE_TO = (list, tuple, deque)
 class Way:
     """How an object was found."""
 
-    __slots__ = ("_before", "_step", "_words", "length")
+    __slots__ = ("_before", "_step", "_words", "has_more", "length")
 
     def __init__(self, before: Way | None, kind: str, key: Any, words: str | None = None) -> None:
         """`words`: how the step is written, where its key does not tell."""
@@ -38,6 +38,21 @@ class Way:
         self._step = kind, key
         self._words = words
         self.length: int = before.length + 1 if before is not None else 1
+        self.has_more = False
+        """Whether what it leads to holds more than was looked at."""
+
+    def leave_out(self) -> None:
+        """It was not gone to its end."""
+        if self._before is not None:
+            self._before.has_more = True
+
+    @property
+    def of_many(self) -> bool:
+        """Whether it leads through something that holds more than was looked at."""
+        way: Way | None = self
+        while way is not None and not way.has_more:
+            way = way._before
+        return way is not None
 
     @property
     def steps(self) -> Steps:

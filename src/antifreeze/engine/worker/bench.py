@@ -325,7 +325,8 @@ class Workbench:
         # Another one before the second ticket: nobody is to go back beyond what user code does once, at its first sample.
         self._snapshot_due = 0.0 if self._at == "start" else time.monotonic() + pause_s
         self._rewinder.mark(state)
-        if self._board.keep(ticket, place) and self._renewal is not None:
+        # Without snapshots, all is redone from the start.
+        if self.randomness.is_whole and self._board.keep(ticket, place) and self._renewal is not None:
             self._renewal.raise_if_due(samples=self.stopwatch.samples)
 
     def _rewind(self) -> bool:

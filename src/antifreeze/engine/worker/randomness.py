@@ -16,7 +16,16 @@ import torch
 
 from antifreeze.engine.crossing.walk import Places, ways
 from antifreeze.engine.crossing.ways import Steps, follow, replace
-from antifreeze.engine.worker.kinds import Saved, global_state, is_held, kind_of, load, make, restore_global, save
+from antifreeze.engine.worker.kinds import (
+    Saved,
+    global_state,
+    is_held,
+    kind_of,
+    load,
+    make,
+    restore_global,
+    save,
+)
 from antifreeze.engine.worker.notices import Holder
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.engine.worker.vacancies import Vacancies
@@ -56,6 +65,8 @@ class Randomness:
         """Whether it was looked, when they were last asked for, if there are others."""
         self.is_exact = True
         """Whether all that was made since could be taken away, whenever they were brought back since this was set."""
+        self.is_whole = True
+        """Whether they are all; else there are hundreds of them, and the state of the others is not enough."""
         self._search()
 
     def find(self, *, if_quick: bool = False) -> dict[Steps, Any]:
@@ -217,7 +228,9 @@ class Randomness:
         self._held, self._places = {}, Places(*_DATA)
         try:
             found = list(search(self._recipe, self._places))
-            self._held = {way.steps: thing for way, thing in found if is_held(thing)}
+            held = [(way, thing) for way, thing in found if is_held(thing)]
+            self._held = {way.steps: thing for way, thing in held if not way.of_many}
+            self.is_whole = len(self._held) == len(held)
             if self._vacancies is not None:
                 self._vacancies.note(thing for _, thing in found)
         except Exception as error:  # none is known that could; and a dataset must not fail because it was looked at

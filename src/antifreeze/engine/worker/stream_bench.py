@@ -201,7 +201,9 @@ class StreamBench(Workbench):
             return
         began_s = time.thread_time()  # not by the clock: on a busy machine, a quick answer can take long
         try:
-            self._board.keep(ticket, self._place.state())
+            place = self._place.state()
+            if self.randomness.is_whole:  # else it is read again from its start
+                self._board.keep(ticket, place)
         except Exception:  # of the dataset's state_dict, or of a generator
             self._snapshot_due = math.inf
         else:
