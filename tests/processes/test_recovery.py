@@ -205,6 +205,29 @@ def test_a_worker_is_replaced_where_generators_are_too_many_to_look_at() -> None
     assert drawn_by(way.make(Hundreds(), batch_size=5), kill_after=(20, 31)) == calm
 
 
+class NoisyImages(Dataset[Any]):
+    """Draws from the generator of OpenCV, which shows its state to nobody."""
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> Any:
+        import cv2
+
+        noise = np.zeros((2, 2), np.float32)
+        cv2.randn(noise, 0, 1)
+        return [index, random.random(), *noise.flat]
+
+
+def test_a_worker_that_draws_from_opencv_is_replaced() -> None:
+    pytest.importorskip("cv2")
+    way = Way("grown", our_class(), "fork")
+    seed_all()
+    calm = drawn_by(way.make(NoisyImages(), batch_size=5))
+    seed_all()
+    assert drawn_by(way.make(NoisyImages(), batch_size=5), kill_after=(20, 31)) == calm
+
+
 class Once(Numbers):
     """Ends its worker at one sample, but only the first time."""
 

@@ -3,6 +3,8 @@
 import functools
 import pickle
 import random
+import sys
+import types
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -156,6 +158,40 @@ def test_generators_by_the_hundred_are_known_not_to_be_all(held: Any) -> None:
     randomness = Randomness(recipe_of(dataset))
     assert not randomness.is_whole
     assert set(randomness.find()) == {(("attribute", "dataset"), ("attribute", "own"))}
+
+
+cv2: Any = types.ModuleType("cv2")  # what stands for it here
+cv2.randn = randn = abs
+shortened = cv2
+
+
+def of_opencv(noise: Any) -> None:
+    cv2.randn(noise, 0, 1)
+
+
+def under_another_name(noise: Any) -> Any:
+    return [shortened.kmeans(each, 2, None, (3, 1, 1.0), 1, 0) for each in noise]
+
+
+def imported_inside(noise: Any) -> None:
+    import cv2 as cv  # type: ignore[import-not-found,unused-ignore]
+
+    cv.randu(noise, 0, 1)
+
+
+def by_itself(noise: Any) -> None:
+    randn(noise)
+
+
+def of_others(noise: Any) -> Any:
+    return cv2.resize(noise, (1, 1)) + torch.randn(1).numpy() + np.random.randn(1)
+
+
+@pytest.mark.parametrize("draw", [of_opencv, under_another_name, imported_inside, by_itself])
+def test_the_generator_of_opencv_is_known_not_to_show_its_state(draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", cv2)
+    assert not Randomness(recipe_of(Holding(None, draw))).is_whole
+    assert Randomness(recipe_of(Holding(None, of_others))).is_whole
 
 
 def test_the_program_s_own_random_is_not_taken_twice() -> None:

@@ -44,7 +44,8 @@ Failure = Callable[[], Exception]
 """Makes the error to raise. (Not the error itself: with its traceback it would hold the epoch.)"""
 
 NO_SNAPSHOT = (
-    "no snapshot of its generators could be kept: they take more than 63 KiB, are hundreds, or cannot be pickled"
+    "no snapshot of its generators could be kept: they take more than 63 KiB, are hundreds, are OpenCV's, or cannot be "
+    "pickled"
 )
 
 _KINDS: dict[str, Kind] = {

@@ -46,7 +46,7 @@ from antifreeze.engine.crossing.reading import (
 )
 from antifreeze.engine.crossing.state import is_user_module, library_directories
 from antifreeze.engine.crossing.walk import ways
-from antifreeze.engine.worker.kinds import kind_of, plain_bytes
+from antifreeze.engine.worker.kinds import draws_from_opencv, kind_of, plain_bytes
 from antifreeze.engine.worker.recipe import Recipe
 from antifreeze.torch_side.tensors import as_plain_tensors
 from antifreeze.torch_side.workers import HAS_NUMPY
@@ -79,8 +79,6 @@ _TOLD_BY_TEXT = (
     *(dt.date, dt.datetime, dt.time, dt.timedelta),
 )
 _BYTES = (bytearray, array.array, memoryview)
-# Functions that draw from the generator of OpenCV, which does not show its state.
-_OF_OPENCV = frozenset({"randu", "randn", "randShuffle", "setRNGSeed"})
 _SHOWN_WHOLE = (Dataset, torch.nn.Module)
 
 
@@ -181,7 +179,7 @@ class _Look:
     def _of_function(self, function: types.FunctionType) -> Any:
         if function.__code__.co_filename.startswith(self._libraries):
             return None
-        if "cv2" in function.__code__.co_names and not _OF_OPENCV.isdisjoint(function.__code__.co_names):
+        if draws_from_opencv(function):
             raise CannotTell("cv2")
         return (
             [_cell(each) for each in function.__closure__ or ()],

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import _random
 import contextlib
+import dis
 import operator
 import pickle
 import random
+import sys
+import types
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
-from antifreeze.engine.crossing.reading import ancestors
+from antifreeze.engine.crossing.reading import ancestors, is_a
+from antifreeze.engine.crossing.walk import names_in
 from antifreeze.torch_side.workers import HAS_NUMPY
 
 if HAS_NUMPY:
@@ -154,6 +158,30 @@ def is_held(thing: Any) -> bool:
 def _shared() -> tuple[Any, ...]:
     of_numpy = (np.random.mtrand._rand, np.random.mtrand._rand._bit_generator) if HAS_NUMPY else ()
     return random._inst, torch.default_generator, *of_numpy
+
+
+# Functions that draw from the generator of OpenCV, which does not show its state.
+_OF_OPENCV = frozenset({"randu", "randn", "randShuffle", "setRNGSeed", "kmeans", "grabCut"})
+
+
+def draws_from_opencv(thing: Any) -> bool:
+    """Whether it is a function whose code does."""
+    cv2 = sys.modules.get("cv2")
+    if cv2 is None or not is_a(thing, types.FunctionType) or _OF_OPENCV.isdisjoint(names_in(thing.__code__)):
+        return False
+    return _names_drawing(thing.__code__, thing.__globals__, cv2)
+
+
+def _names_drawing(code: types.CodeType, namespace: dict[str, Any], cv2: types.ModuleType) -> bool:
+    before = ""
+    for each in dis.get_instructions(code):
+        name = each.argval if isinstance(each.argval, str) else ""
+        if name in _OF_OPENCV and each.opname.startswith("LOAD_"):
+            is_its_own = namespace.get(name) is getattr(cv2, name, None) and each.opname == "LOAD_GLOBAL"
+            if is_its_own or before in ("cv2", "cv") or namespace.get(before) is cv2:
+                return True
+        before = name
+    return any(_names_drawing(each, namespace, cv2) for each in code.co_consts if isinstance(each, types.CodeType))
 
 
 def save(generator: Any) -> Saved:

@@ -18,6 +18,7 @@ from antifreeze.engine.crossing.walk import Places, ways
 from antifreeze.engine.crossing.ways import Steps, follow, replace
 from antifreeze.engine.worker.kinds import (
     Saved,
+    draws_from_opencv,
     global_state,
     is_held,
     kind_of,
@@ -66,7 +67,7 @@ class Randomness:
         self.is_exact = True
         """Whether all that was made since could be taken away, whenever they were brought back since this was set."""
         self.is_whole = True
-        """Whether they are all; else there are hundreds of them, and the state of the others is not enough."""
+        """Whether they are all; else there are hundreds of them, or OpenCV's, and the state of the others is not enough."""
         self._search()
 
     def find(self, *, if_quick: bool = False) -> dict[Steps, Any]:
@@ -230,7 +231,7 @@ class Randomness:
             found = list(search(self._recipe, self._places))
             held = [(way, thing) for way, thing in found if is_held(thing)]
             self._held = {way.steps: thing for way, thing in held if not way.of_many}
-            self.is_whole = len(self._held) == len(held)
+            self.is_whole = len(self._held) == len(held) and not any(draws_from_opencv(thing) for _, thing in found)
             if self._vacancies is not None:
                 self._vacancies.note(thing for _, thing in found)
         except Exception as error:  # none is known that could; and a dataset must not fail because it was looked at
