@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
 
 from antifreeze.engine.backends import clean
 from antifreeze.errors import WorkerLost
@@ -203,6 +203,27 @@ def test_a_worker_is_replaced_where_generators_are_too_many_to_look_at() -> None
     way = Way("grown", our_class(), "fork")
     calm = drawn_by(way.make(Hundreds(), batch_size=5))
     assert drawn_by(way.make(Hundreds(), batch_size=5), kill_after=(20, 31)) == calm
+
+
+class HundredsInAStream(IterableDataset[Any]):
+    """The same, read one after the other."""
+
+    def __init__(self) -> None:
+        self.rngs = [random.Random(number) for number in range(300)]
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(60):
+            yield [number, self.rngs[number // 7].random()]
+
+
+@pytest.mark.parametrize("killed_in", [1, 2], ids=["first pass", "second pass"])
+def test_a_reader_is_replaced_where_generators_are_too_many_to_look_at(killed_in: int) -> None:
+    way = Way("grown", our_class(), "fork")
+    calm = way.make(HundredsInAStream(), batch_size=2, persistent_workers=True)
+    expected = [drawn_by(calm) for _ in range(2)]
+    loader = way.make(HundredsInAStream(), batch_size=2, persistent_workers=True)
+    kills = [(9, 20) if number == killed_in else () for number in (1, 2)]
+    assert [drawn_by(loader, kill_after=each) for each in kills] == expected
 
 
 class NoisyImages(Dataset[Any]):

@@ -194,16 +194,18 @@ class StreamBench(Workbench):
 
     def _keep(self, ticket: TicketNo, place: Callable[[], bytes]) -> None:
         with contextlib.suppress(Exception):  # of a generator of the user's own kind: then all is read again
-            self._board.keep(ticket, place())
+            self._keep_if_whole(ticket, place())
+
+    def _keep_if_whole(self, ticket: TicketNo, place: bytes) -> None:
+        if self.randomness.is_whole:
+            self._board.keep(ticket, place)
 
     def _keep_snapshot(self, ticket: TicketNo) -> None:
         if not self._stream.knows_its_place:
             return
         began_s = time.thread_time()  # not by the clock: on a busy machine, a quick answer can take long
         try:
-            place = self._place.state()
-            if self.randomness.is_whole:  # else it is read again from its start
-                self._board.keep(ticket, place)
+            self._keep_if_whole(ticket, self._place.state())
         except Exception:  # of the dataset's state_dict, or of a generator
             self._snapshot_due = math.inf
         else:
