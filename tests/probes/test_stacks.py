@@ -6,8 +6,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from antifreeze.probes.patient.notes import STACK_SIGNAL
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import STACK_SIGNAL
 from antifreeze.probes.stacks import current_stack, library_of, main_stack, own_part, signalled_stack
 
 PROGRAM = f"""

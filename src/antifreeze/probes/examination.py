@@ -6,25 +6,24 @@ watched, helped out where it hangs, and ended, with all that it has started. Wha
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial, made_of
+from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial
 from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
 from antifreeze.probes.bounded import Patient, ending_in_order
 from antifreeze.probes.gathering import read_trial, with_second_epoch
 from antifreeze.probes.observation import Observation
 from antifreeze.probes.patient import VARIABLE
-from antifreeze.probes.patient.journals import read_plain
-from antifreeze.probes.patient.notes import read_events
 from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import Records, read_whole, write_whole
+from antifreeze.probes.records import Limits, ProbeFault, SeenFromOutside, TrialStart
 
 LOOK_EVERY_S = 0.25
 # Short: sockets of the patient go below it, and their whole name may have no more than 107 characters (AF906).
@@ -55,9 +54,9 @@ def examine(command: Sequence[str], *, options: Options, progress: Callable[[str
         directory = Path(name)
         began = time.monotonic()
         places = Places(base=_base_of(command), cwd=os.getcwd())
-        (directory / "places").write_text(json.dumps(asdict(places)))
-        limits = {"batches": options.batches, "deadline": began + TRIED_SHARE * options.timeout_s}
-        (directory / "options").write_text(json.dumps(limits))
+        write_whole(directory / "places", places)
+        limits = Limits(batches=options.batches, deadline=began + TRIED_SHARE * options.timeout_s)
+        write_whole(directory / "options", limits)
         environ = {**with_hook(os.environ), VARIABLE: name}
         outputs = {"stdout": directory / "stdout", "stderr": directory / "stderr"}
         with Patient(_python(command), environ=environ, mark=VARIABLE, **outputs) as patient:
@@ -163,7 +162,7 @@ class _Examination:
             is_trainer_a_child=None if self._trainer is None else self._trainer != self._patient.pid,
             exitcode=None if self._claimed else status,
             seconds=(self._claimed or time.monotonic()) - self._began,
-            raised=None if self._claimed else self._raised(),
+            raised=None if self._claimed else read_whole(self._directory / "script-raised", Raised),
             stuck=self._stuck,
             stderr=tail(self._directory / "stderr"),
             fault=self._fault(),
@@ -178,35 +177,25 @@ class _Examination:
             return Outcome.CRASH
         return Outcome.ERROR if status else Outcome.OK
 
-    def _raised(self) -> Raised | None:
-        plain = read_plain(self._directory / "script-raised")
-        if plain is None:
-            return None
-        plain.pop("at")
-        raised = made_of(Raised, plain)
-        assert isinstance(raised, Raised)
-        return raised
-
     def _fault(self) -> str:
-        faults = [event["fault"] for event in read_events(self._directory / "loaders") if "fault" in event]
+        faults = [fault.text for fault in Records(self._directory / "loaders").all(ProbeFault)]
         return "\n".join([*faults, tail(self._directory / "fault")]).strip()
 
     def _loaders(self) -> tuple[Loader, ...]:
-        events = read_events(self._directory / "loaders")
-        return tuple(made_of(Loader, event["loader"]) for event in events if "loader" in event)
+        return tuple(Records(self._directory / "loaders").all(Loader))
 
     def _trials(self) -> tuple[Trial, ...]:
         found: list[Trial] = []
         for directory in sorted(self._directory.glob("t[0-9]*")):
-            purpose = read_plain(directory / "about", {}).get("purpose")
+            start = read_whole(directory / "about", TrialStart)
             trial = read_trial(directory, self._places)
-            is_cut_short = read_plain(directory / "outside", {}).get("is_cut_short", False)
-            if trial is None or (is_cut_short and not trial.is_as_written):
+            seen = read_whole(directory / "outside", SeenFromOutside)
+            if start is None or trial is None or (seen and seen.is_cut_short and not trial.is_as_written):
                 continue  # it tells nothing
-            if purpose == "trial":
+            if start.plan.purpose == "trial":
                 found.append(trial)
             else:
-                found = [_with(each, trial, purpose) for each in found]
+                found = [_with(each, trial, start.plan.purpose) for each in found]
         return tuple(found)
 
 

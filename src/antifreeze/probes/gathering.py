@@ -4,27 +4,48 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from antifreeze.doctor.facts import (
-    Death,
-    Outcome,
-    Place,
-    Raised,
-    SlowSample,
-    Stuck,
-    Trial,
-    WorkerMemory,
-    made_of,
-)
-from antifreeze.probes.patient.journals import WorkerNotes, read_plain, worker_notes
-from antifreeze.probes.patient.notes import read_events, read_state
+from antifreeze.doctor.facts import Death, Outcome, Place, Raised, SlowSample, Stuck, Trial, WorkerMemory
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import (
+    Records,
+    WorkerFiles,
+    read_state,
+    read_whole,
+    trainer_crash,
+    trainer_log,
+    trainer_state,
+    worker_files,
+)
+from antifreeze.probes.records import (
+    AskedForWorkerInfo,
+    BeforeShutdown,
+    FirstItems,
+    GeneratorDrawn,
+    GeneratorsAtStart,
+    LoaderShutdown,
+    LocksHeld,
+    NoneSample,
+    NonFiniteSample,
+    OriginalIndices,
+    ProcessExit,
+    ProcessState,
+    SameSeeds,
+    SeenFromOutside,
+    SwallowedErrors,
+    TrainerTotals,
+    TrialEnd,
+    TrialStart,
+    UnsentResult,
+    WorkerTotals,
+    WrongSamples,
+)
 from antifreeze.probes.stacks import current_stack, own_part
+from antifreeze.probes.watch import Verdict
 
 MOST_SAMPLES = 50
 # More of these: how many there are tells a fault from what is meant.
@@ -33,68 +54,97 @@ SLOWEST = 5
 TRAINER = -1
 """In the place of a worker's number, where the trainer itself has ended."""
 
-Event = dict[str, Any]
+
+class _WorkerNotes:
+    """What one worker process has written."""
+
+    def __init__(self, files: WorkerFiles) -> None:
+        self.worker = files.worker
+        self.pid = files.pid
+        self.state: ProcessState | None = read_state(files.state)
+        self.records = Records(files.log)
+        self.totals = self.records.last(WorkerTotals)
+        self.crash = _text(files.crash)
 
 
 def read_trial(directory: Path, places: Places) -> Trial | None:
     """None: it has not begun."""
-    about = read_plain(directory / "about")
-    if about is None:
-        return None
-    return _Gathering(directory, about, places).trial()
+    start = read_whole(directory / "about", TrialStart)
+    return None if start is None else _Gathering(directory, start, places).trial()
+
+
+def contents_of(directory: Path) -> dict[str, dict[int, int]]:
+    """Sample → worker → what it held there, as a number to compare by."""
+    found: dict[str, dict[int, int]] = {}
+    for files in worker_files(directory):
+        for totals in Records(files.log).all(WorkerTotals):
+            for sample, digest in totals.contents.items():
+                found.setdefault(sample, {})[files.worker] = digest
+    return found
+
+
+def seeds_of(directory: Path) -> dict[int, Mapping[str, str]]:
+    """Worker → the states in which the global generators started there."""
+    generators = ((files.worker, Records(files.log).last(GeneratorsAtStart)) for files in worker_files(directory))
+    return {worker: found.process for worker, found in generators if found is not None}
 
 
 class _Gathering:
-    def __init__(self, directory: Path, about: dict[str, Any], places: Places) -> None:
+    def __init__(self, directory: Path, start: TrialStart, places: Places) -> None:
         self.directory = directory
-        self.about = about
+        self.start = start
+        self.plan = start.plan
         self.places = places
-        self.workers = worker_notes(directory)
-        self.driver: Event = {}
-        for event in read_events(directory / "driver.events"):
-            self.driver.update(event)
-        self.outside = read_plain(directory / "outside", {})
-        """What was seen from outside: verdict, stuck, orphans, how the trainer ended."""
+        self.workers = [_WorkerNotes(files) for files in worker_files(directory)]
+        self.trainer = Records(trainer_log(directory))
+        self.end = self.trainer.last(TrialEnd)
+        """None: the trainer did not get so far."""
+        self.alone = self.trainer.last(TrainerTotals)
+        """None: there were workers."""
+        self.outside = read_whole(directory / "outside", SeenFromOutside) or SeenFromOutside()
 
     def trial(self) -> Trial:
         deaths = (*self._deaths(), *self._end_of_trainer())
         raised = self._raised(deaths)
-        about, driver = self.about, self.driver
+        plan, end, alone, outside = self.plan, self.end, self.alone, self.outside
+        before, shutdown = self.trainer.last(BeforeShutdown), self.trainer.last(LoaderShutdown)
+        swallowed, wrong = self.trainer.last(SwallowedErrors), self.trainer.last(WrongSamples)
+        originals, seeds = self.trainer.last(OriginalIndices), self.trainer.last(SameSeeds)
         return Trial(
-            loader=about["loader"],
-            engine=about["engine"],
-            workers=about["workers"],
+            loader=plan.loader,
+            engine=plan.engine,
+            workers=plan.workers,
             outcome=self._outcome(deaths, raised),
-            is_as_written=about["is_as_written"],
-            start_method=about.get("start_method"),
-            batches=driver.get("batches", self._batches_shown()),
-            samples=driver.get("samples") or self._samples() or self._estimated_samples(),
-            seconds=driver.get("last_s") or driver.get("ended") or self.outside.get("seconds", 0.0),
-            first_batch_s=driver.get("first_batch_s"),
-            is_whole_epoch=driver.get("is_whole_epoch", False),
-            epochs=driver.get("passes") or 1,
+            is_as_written=plan.is_as_written,
+            start_method=plan.start_method,
+            batches=end.batches if end else self._batches_shown(),
+            samples=(alone.samples if alone else 0) or self._samples() or self._estimated_samples(),
+            seconds=(end and (end.last_s or end.seconds)) or outside.seconds or 0.0,
+            first_batch_s=end.first_batch_s if end else None,
+            is_whole_epoch=end is not None and end.is_whole_epoch,
+            epochs=(end.passes if end else 0) or 1,
             raised=raised,
             deaths=deaths,
             stuck=self._stuck(raised),
-            orphans=tuple(made_of(Stuck, each) for each in self.outside.get("orphans", ())),
-            stderr=self.outside.get("stderr", ""),
-            batch_bytes=driver.get("batch_bytes") or None,
-            batch_tensors=driver.get("batch_tensors") or None,
-            fetch_s=driver.get("fetch_s", self._sum("fetch_s")),
-            collate_s=driver.get("collate_s", self._sum("collate_s")),
-            lock_share=self.outside.get("lock_share"),
-            shutdown_s=driver.get("shutdown_s"),
+            orphans=outside.orphans,
+            stderr=outside.stderr,
+            batch_bytes=(end and end.batch_bytes) or None,
+            batch_tensors=(end and end.batch_tensors) or None,
+            fetch_s=self._sum(lambda totals: totals.fetch_s),
+            collate_s=self._sum(lambda totals: totals.collate_s),
+            lock_share=outside.lock_share,
+            shutdown_s=shutdown.seconds if shutdown else None,
             slowest=self._slowest(),
             warm_up_s=self._warm_up(),
             memory=tuple(self._memory()),
-            trainer_bytes=driver.get("trainer_bytes"),
-            non_finite=self._named("non_finite", most=MOST_NOT_FINITE),
-            none_samples=self._named("none"),
-            swallowed=driver.get("swallowed", {}),
-            wrong=tuple(driver.get("wrong", ())),
-            originals=driver.get("originals", {}),
+            trainer_bytes=before.trainer_bytes if before else None,
+            non_finite=self._named(NonFiniteSample, alone.non_finite if alone else (), most=MOST_NOT_FINITE),
+            none_samples=self._named(NoneSample, alone.none_samples if alone else ()),
+            swallowed=swallowed.by_sample if swallowed else {},
+            wrong=wrong.samples if wrong else (),
+            originals=originals.by_sample if originals else {},
             same_draws=self._same_draws(),
-            same_seeds=driver.get("same_seeds"),
+            same_seeds=seeds.same if seeds else None,
             same_items=self._same_items(),
             has_asked_for_worker_info=self._has_asked(),
         )
@@ -102,39 +152,41 @@ class _Gathering:
     # --- how it ended
 
     def _outcome(self, deaths: tuple[Death, ...], raised: Raised | None) -> Outcome:
-        if self.outside.get("verdict") in ("hangs", "loops"):
+        if self.outside.verdict in (Verdict.HANGS, Verdict.LOOPS):
             return Outcome.HANG
         if deaths:
             return Outcome.CRASH
-        if "raised" in self.driver:
+        if self.trainer.last(Raised) is not None:
             return Outcome.ERROR
-        expected = self.about.get("batches_expected")
-        batches = self.driver.get("batches", 0)
-        if self.driver.get("is_whole_epoch"):
+        expected = self.plan.batches_expected
+        batches = self.end.batches if self.end else 0
+        if self.end is not None and self.end.is_whole_epoch:
             is_short = expected is not None and batches < expected
             return Outcome.SHORT if is_short else Outcome.OK
-        return Outcome.OK if batches >= self.about["batches"] else Outcome.SLOW
+        return Outcome.OK if batches >= self.plan.batches else Outcome.SLOW
 
     def _deaths(self) -> Iterator[Death]:
         notes = {each.pid: each for each in self.workers}
-        for worker, pid, exitcode in self.driver.get("exits") or self.outside.get("exits", ()):
-            known = notes.get(pid)
+        before = self.trainer.last(BeforeShutdown)
+        for exit_ in before.workers if before else ():
+            known = notes.get(exit_.pid)
             has_left = known is not None and known.state is not None and known.state.stage == "left"
-            if exitcode is not None and not (exitcode == 0 and has_left):
-                yield self._death(worker, pid, exitcode, known)
+            if exit_.exitcode is not None and not (exit_.exitcode == 0 and has_left):
+                yield self._death(exit_.worker, exit_.pid, exit_.exitcode, known)
 
-    def _death(self, worker: int, pid: int, exitcode: int, notes: WorkerNotes | None) -> Death:
+    def _death(self, worker: int, pid: int, exitcode: int, notes: _WorkerNotes | None) -> Death:
         sample = notes.state.sample if notes and notes.state and notes.state.sample else None
         how, place = _signal_name(exitcode) if exitcode < 0 else "exit", None
         if notes is not None:
-            exits = [raised for raised in notes.all("raised") if raised["type"] == "SystemExit"]
-            left = next((event for event in notes.events if "exit" in event), None)
+            exits = [raised for raised in notes.records.all(Raised) if raised.type == "SystemExit"]
+            left = next(notes.records.all(ProcessExit), None)
             if left is not None:
-                how, sample, place = "os._exit", left["sample"], made_of(Place, left["place"])
+                how, sample, place = left.how, left.sample, left.place
             elif exits:
-                how, sample, place = "sys.exit", exits[-1]["sample"], made_of(Place, exits[-1]["place"])
+                how, sample, place = "sys.exit", exits[-1].sample, exits[-1].place
             else:
                 place = crash_place(notes.crash, self.places)
+        locks = self.trainer.last(LocksHeld)
         return Death(
             worker=worker,
             pid=pid,
@@ -142,42 +194,42 @@ class _Gathering:
             sample=sample,
             place=place,
             how=how,
-            is_oom=self.outside.get("is_oom"),
-            locks_held=tuple(self.driver.get("locks_held", ())),
+            is_oom=self.outside.is_oom,
+            locks_held=locks.paths if locks else (),
         )
 
     def _end_of_trainer(self) -> Iterator[Death]:
         """It ended in the middle of the trial, or would have, and nobody of us had asked it to."""
-        if "wanted_to_exit" in self.driver:
+        wanted = self.trainer.last(ProcessExit)
+        if wanted is not None:
             yield Death(
                 worker=TRAINER,
-                pid=self.about["pid"],
-                exitcode=self.driver["wanted_to_exit"],
-                sample=self.driver["sample"],
-                place=made_of(Place, self.driver["place"]),
-                how="sys.exit",
+                pid=self.start.pid,
+                exitcode=wanted.status,
+                sample=wanted.sample,
+                place=wanted.place,
+                how=wanted.how,
             )
-        if "ended" in self.driver or not self.outside.get("trainer_has_ended") or self.outside.get("verdict"):
+        if self.end is not None or not self.outside.has_trainer_ended or self.outside.verdict:
             return
-        state = read_state(self.directory / "driver.state")
-        exitcode = self.outside.get("exitcode")
-        crash = self.directory.parent / "trainer.crash"
-        said = crash.read_text(errors="replace") if crash.exists() else ""
+        state = read_state(trainer_state(self.directory))
+        exitcode = self.outside.exitcode
         yield Death(
             worker=TRAINER,
-            pid=self.about["pid"],
+            pid=self.start.pid,
             exitcode=exitcode,
             sample=state.sample if state and state.sample else None,
-            place=crash_place(said, self.places),
+            place=crash_place(_text(trainer_crash(self.directory)), self.places),
             how=_signal_name(exitcode) if exitcode is not None and exitcode < 0 else "exit",
-            is_oom=self.outside.get("is_oom"),
+            is_oom=self.outside.is_oom,
         )
 
     def _raised(self, deaths: tuple[Death, ...]) -> Raised | None:
-        by_workers: list[Raised] = [made_of(Raised, each) for notes in self.workers for each in notes.all("raised")]
-        failures = [each for each in by_workers if each.type != "SystemExit" and each.stage != "send"]
-        lost = next((each for each in by_workers if each.stage == "send"), None)
-        seen: Raised | None = made_of(Raised, self.driver.get("raised"))
+        by_workers = [raised for notes in self.workers for raised in notes.records.all(Raised)]
+        failures = [each for each in by_workers if each.type != "SystemExit"]
+        unsent = (each.raised for notes in self.workers for each in notes.records.all(UnsentResult))
+        lost = next(unsent, None)
+        seen = self.trainer.last(Raised)
         if seen is not None and (seen.stage != "receive" or deaths):
             return seen
         if lost is not None and seen is None:
@@ -191,8 +243,7 @@ class _Gathering:
     def _stuck(self, raised: Raised | None) -> tuple[Stuck, ...]:
         """Of a loader that did not wait long enough: those that it did not wait for."""
         is_impatient = raised is not None and "timed out after" in raised.message
-        plain = self.outside.get("long" if is_impatient else "stuck", ())
-        return tuple(made_of(Stuck, each) for each in plain)
+        return self.outside.long if is_impatient else self.outside.stuck
 
     def _lost(self, lost: Raised, failures: list[Raised]) -> Raised:
         """Of an exception that could not be sent, the exception is what matters; how it failed to travel is the culprit."""
@@ -204,7 +255,7 @@ class _Gathering:
     # --- what was counted and measured
 
     def _batches_shown(self) -> int:
-        state = read_state(self.directory / "driver.state")
+        state = read_state(trainer_state(self.directory))
         return state.batches if state else 0
 
     def _samples(self) -> int:
@@ -212,46 +263,41 @@ class _Gathering:
 
     def _estimated_samples(self) -> int:
         """Of our engine, whose workers keep no such notes."""
-        return int(self.driver.get("batches", 0)) * (self.about.get("batch_size") or 0)
+        return (self.end.batches if self.end else 0) * self.plan.batch_size
 
-    def _sum(self, key: str) -> float | None:
-        values = [notes.last(key) for notes in self.workers]
-        known = [value for value in values if value is not None]
-        return sum(known) if known else None
+    def _sum(self, spent: Callable[[WorkerTotals | TrainerTotals], float]) -> float | None:
+        """Of all workers, or of the trainer if that fetched itself."""
+        known = [self.alone] if self.alone else [notes.totals for notes in self.workers if notes.totals]
+        return sum(map(spent, known)) if known else None
 
     def _slowest(self) -> tuple[SlowSample, ...]:
-        told = [
-            (event["slow"], event["seconds"]) for notes in self.workers for event in notes.events if "slow" in event
-        ] + [(sample, seconds) for sample, seconds in self.driver.get("slow", ())]
-        told.sort(key=lambda each: -each[1])
-        return tuple(SlowSample(sample=sample, seconds=seconds) for sample, seconds in told[:SLOWEST])
+        by_workers = chain(*(notes.records.all(SlowSample) for notes in self.workers))
+        return tuple(slowest([*by_workers, *(self.alone.slowest if self.alone else ())]))
 
     def _warm_up(self) -> float | None:
-        if "warm_up_s" in self.driver:
-            return float(self.driver["warm_up_s"])
-        more = []
-        for notes in self.workers:
-            first, total = notes.last("first_s"), notes.last("fetch_s")
-            samples = notes.state.samples if notes.state else 0
-            if first is not None and total is not None and samples > 1:
-                more.append(first - (total - first) / (samples - 1))
-        return max(more, default=None)
+        if self.alone is not None:
+            return max(0.0, _warm_up_s(self.alone) or 0.0)
+        more = (_warm_up_s(notes.totals) for notes in self.workers if notes.totals)
+        return max((each for each in more if each is not None), default=None)
 
     def _memory(self) -> Iterator[WorkerMemory]:
         for notes in self.workers:
-            measured = [event for event in notes.events if "memory" in event and event["samples"]]
+            measured = [
+                (totals.samples, totals.private_bytes)
+                for totals in notes.records.all(WorkerTotals)
+                if totals.private_bytes is not None and totals.samples
+            ]
             if len(measured) >= 2:
-                first, last = measured[0], measured[-1]
+                (first, first_bytes), (last, last_bytes) = measured[0], measured[-1]
                 yield WorkerMemory(
-                    worker=notes.worker,
-                    first_bytes=first["memory"],
-                    last_bytes=last["memory"],
-                    samples=last["samples"] - first["samples"],
+                    worker=notes.worker, first_bytes=first_bytes, last_bytes=last_bytes, samples=last - first
                 )
 
-    def _named(self, key: str, *, most: int = MOST_SAMPLES) -> tuple[str, ...]:
-        named = chain(*(notes.all(key) for notes in self.workers), self.driver.get(f"{key}_samples", ()))
-        return tuple(dict.fromkeys(named))[:most]
+    def _named(
+        self, kind: type[NoneSample | NonFiniteSample], by_trainer: Iterable[str], *, most: int = MOST_SAMPLES
+    ) -> tuple[str, ...]:
+        by_workers = (each.sample for notes in self.workers for each in notes.records.all(kind))
+        return tuple(dict.fromkeys((*by_workers, *by_trainer)))[:most]
 
     # --- what workers have in common
 
@@ -262,21 +308,23 @@ class _Gathering:
         """
         drawn: Counter[tuple[str, str, str]] = Counter()
         for notes in self.workers:
-            began: dict[str, str] = next(notes.all("generators"), {})
-            for event in notes.events:
-                if event.get("drawn") in began:
-                    drawn[event["drawn"], began[event["drawn"]], event["state"]] += 1
+            generators = notes.records.last(GeneratorsAtStart)
+            began = generators.held if generators else {}
+            for each in notes.records.all(GeneratorDrawn):
+                if each.path in began:
+                    drawn[each.path, began[each.path], each.state] += 1
         return tuple(dict.fromkeys(path for (path, _, _), count in drawn.items() if count > 1))
 
     def _same_items(self) -> int | None:
-        if not self.about.get("is_iterable") or not self.workers:
+        if not self.plan.is_stream or not self.workers:
             return None
-        first = [tuple(items) for notes in self.workers if (items := notes.last("first_items")) and None not in items]
+        known = (items.digests for notes in self.workers if (items := notes.records.last(FirstItems)))
+        first = [digests for digests in known if None not in digests]
         return max(Counter(first).values(), default=None)
 
     def _has_asked(self) -> bool | None:
         """Unknown unless every worker got as far as a sample."""
-        if any(any(notes.all("has_asked")) for notes in self.workers):
+        if any(notes.records.last(AskedForWorkerInfo) for notes in self.workers):
             return True
         return False if self.workers and self._samples() else None
 
@@ -288,6 +336,22 @@ def with_second_epoch(trial: Trial, second: Trial) -> Trial:
         return replace(trial, epochs=2, originals={**trial.originals, **second.originals}, **bad)
     is_empty = trial.batches > 0 and second.is_whole_epoch and not second.batches
     return replace(trial, epochs=2, outcome=Outcome.SHORT if is_empty else trial.outcome)
+
+
+def slowest(samples: Iterable[SlowSample]) -> list[SlowSample]:
+    """The first few, the slowest first."""
+    return sorted(samples, key=lambda each: -each.seconds)[:SLOWEST]
+
+
+def _warm_up_s(totals: WorkerTotals | TrainerTotals) -> float | None:
+    """What the first sample took more than the others."""
+    if totals.first_s is None or totals.samples < 2:
+        return None
+    return totals.first_s - (totals.fetch_s - totals.first_s) / (totals.samples - 1)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _signal_name(exitcode: int) -> str:

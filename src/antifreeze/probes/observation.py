@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import Patient, ask, kill
-from antifreeze.probes.patient.journals import read_plain
-from antifreeze.probes.patient.notes import END_SIGNAL, State, read_state, write_whole
 from antifreeze.probes.pictures import picture, runs
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import (
+    END_SIGNAL,
+    WorkerFiles,
+    has_record,
+    read_state,
+    read_whole,
+    trainer_crash,
+    trainer_state,
+    worker_files,
+    write_whole,
+)
+from antifreeze.probes.records import ProcessState, SeenFromOutside, TrialStart, UnsentResult
 from antifreeze.probes.watch import Look, Seen, Verdict, Watch
 
 # A trainer that is asked to end its trial does so at once, or is in native code for good.
@@ -45,13 +54,16 @@ class Observation:
 
     def __init__(self, directory: Path, patient: Patient, places: Places) -> None:
         self.directory = directory
-        self._about = read_plain(directory / "about")
+        start = read_whole(directory / "about", TrialStart)
+        assert start is not None
+        self._start = start
+        self._plan = start.plan
         self._patient = patient
         self._places = places
-        is_ours = self._about["engine"] == "antifreeze"
+        is_ours = self._plan.engine == "antifreeze"
         self._watch = Watch(began=time.monotonic(), patience=OUR_PATIENCE if is_ours else 1.0)
         self._oom_kills = machine.oom_kills()
-        self._outside: dict[str, Any] = {}
+        self._outside = SeenFromOutside()
         self._asked: float | None = None
         self._has_concluded = False
         self._cpu: dict[int, tuple[float, float]] = {}
@@ -63,27 +75,25 @@ class Observation:
 
     @property
     def title(self) -> str:
-        about = self._about
-        engine = "torch's loader" if about["engine"] == "torch" else "antifreeze"
-        workers = {0: "no workers", 1: "1 worker"}.get(about["workers"], f"{about['workers']} workers")
-        if about["purpose"] == "epoch":
+        plan = self._plan
+        engine = "torch's loader" if plan.engine == "torch" else "antifreeze"
+        workers = {0: "no workers", 1: "1 worker"}.get(plan.workers, f"{plan.workers} workers")
+        if plan.purpose == "epoch":
             return "beginning a second epoch"
-        if about["purpose"] == "deadly":
+        if plan.purpose == "deadly":
             return "fetching once more what a worker did not survive"
-        if about["purpose"] == "orphans":
+        if plan.purpose == "orphans":
             return "what becomes of the workers if the trainer is killed"
-        return f"trying {engine}, {workers}" + (" (as written)" if about["is_as_written"] else "")
+        return f"trying {engine}, {workers}" + (" (as written)" if plan.is_as_written else "")
 
     @property
     def _pid(self) -> int:
-        pid = self._about["pid"]
-        assert isinstance(pid, int)
-        return pid
+        return self._start.pid
 
     # --- looking
 
     def look(self) -> None:
-        state = read_state(self.directory / "driver.state")
+        state = read_state(trainer_state(self.directory))
         if state is None or state.stage == "ended":
             self.conclude()
             return
@@ -92,7 +102,7 @@ class Observation:
             return
         look = self._take_look(state)
         self._look_at_long_ones(look)
-        if self._about["purpose"] == "orphans":
+        if self._plan.purpose == "orphans":
             self._orphan(look)
             return
         verdict = self._watch.judge(look)
@@ -102,7 +112,7 @@ class Observation:
         elif verdict is not Verdict.GOES_ON:
             self._end(look, verdict)
 
-    def _take_look(self, state: State) -> Look:
+    def _take_look(self, state: ProcessState) -> Look:
         now = time.monotonic()
         trainer = self._seen(self._pid, state, now)
         workers = {pid: self._seen(pid, known, now) for pid, known in self._workers() if runs(pid)}
@@ -111,13 +121,13 @@ class Observation:
             workers[pid] = self._seen(pid, None, now)
         return Look(now=now, trainer=trainer, workers=tuple(workers.values()), has_lost_results=self._has_lost())
 
-    def _workers(self) -> Iterator[tuple[int, State]]:
-        for path in self.directory.glob("w*.state"):
-            state = read_state(path)
+    def _workers(self) -> Iterator[tuple[int, ProcessState]]:
+        for files in worker_files(self.directory):
+            state = read_state(files.state)
             if state is not None:
-                yield int(path.stem.partition("-")[2]), state
+                yield files.pid, state
 
-    def _seen(self, pid: int, state: State | None, now: float) -> Seen:
+    def _seen(self, pid: int, state: ProcessState | None, now: float) -> Seen:
         facts = machine.process_facts(pid)
         cpu_s = facts.cpu_s if facts else 0.0
         if state is None:
@@ -139,7 +149,7 @@ class Observation:
 
     def _has_lost(self) -> bool:
         """Whether a worker has noted that a result could not be sent."""
-        return any(b'"stage": "send"' in path.read_bytes() for path in self.directory.glob("w*.events"))
+        return any(has_record(files.log, UnsentResult) for files in worker_files(self.directory))
 
     def _look_at_long_ones(self, look: Look) -> None:
         for seen in look.workers:
@@ -151,13 +161,13 @@ class Observation:
 
     def give_up(self) -> None:
         """The time for all is over: what does not seem to go on any more is called a hang."""
-        state = read_state(self.directory / "driver.state")
+        state = read_state(trainer_state(self.directory))
         if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not runs(self._pid):
             return
         look = self._take_look(state)
-        patience_s = OURS_AT_THE_END_S if self._about["engine"] == "antifreeze" else BLOCKED_AT_THE_END_S
+        patience_s = OURS_AT_THE_END_S if self._plan.engine == "antifreeze" else BLOCKED_AT_THE_END_S
         is_blocked = self._watch.blocked_s(look) >= patience_s
-        self._outside["is_cut_short"] = not is_blocked
+        self._outside = replace(self._outside, is_cut_short=not is_blocked)
         self._write_down(look, Verdict.HANGS if is_blocked else Verdict.TAKES_LONG)
 
     # --- acting
@@ -166,20 +176,16 @@ class Observation:
         """Write down what is seen, and have the trainer end the trial."""
         self._write_down(look, verdict)
         self._asked = time.monotonic()
-        if self._about["can_end"]:
+        if self._start.can_end:
             ask(self._pid, END_SIGNAL)
         else:
             self._kill_trainer()
 
     def _write_down(self, look: Look, verdict: Verdict) -> None:
-        self._outside.update(
-            verdict=verdict.value,
-            seconds=look.now - self._about["began"],
-            stuck=[asdict(stuck) for stuck in self._pictures()],
-        )
-        self._write()
+        seconds = look.now - self._start.began
+        self._write(replace(self._outside, verdict=verdict, seconds=seconds, stuck=tuple(self._pictures())))
 
-    def _see_to_its_end(self, state: State) -> None:
+    def _see_to_its_end(self, state: ProcessState) -> None:
         assert self._asked is not None
         now = time.monotonic()
         if state.stage == "shutdown":
@@ -199,12 +205,11 @@ class Observation:
         while time.monotonic() < deadline and any(runs(pid) for pid, _ in self._workers()):
             time.sleep(0.1)
         orphans = [stuck for stuck in self._pictures() if stuck.role == "worker" and stuck.stage == "fetch"]
-        self._outside["orphans"] = [asdict(stuck) for stuck in orphans]
-        self._write()
+        self._write(replace(self._outside, orphans=tuple(orphans)))
 
     def _orphan(self, look: Look) -> None:
         at_work = [seen for seen in look.workers if seen.stage == "fetch" and look.now - seen.since > ORPHANED_S]
-        is_late = look.now - self._about["began"] > LATE_S
+        is_late = look.now - self._start.began > LATE_S
         if is_late or (at_work and look.now - look.trainer.since > ORPHANED_S):
             self._kill_trainer()
 
@@ -213,17 +218,22 @@ class Observation:
         if self._has_concluded:
             return
         self._has_concluded = True
-        state = read_state(self.directory / "driver.state")
+        state = read_state(trainer_state(self.directory))
         kills = machine.oom_kills()
-        if self._looks >= FEWEST_LOOKS:
-            self._outside["lock_share"] = self._locked / self._looks
-        if not runs(self._pid) and (state is None or state.stage != "ended"):
-            self._outside.update(trainer_has_ended=True, exitcode=exitcode)
-        self._outside["long"] = [asdict(stuck) for stuck in self._long.values()]
-        self._outside["is_oom"] = None if kills is None or self._oom_kills is None else kills > self._oom_kills
-        self._outside.setdefault("seconds", time.monotonic() - self._about["began"])
-        self._outside["stderr"] = self._said()
-        self._write()
+        has_trainer_ended = not runs(self._pid) and (state is None or state.stage != "ended")
+        seconds = self._outside.seconds
+        self._write(
+            replace(
+                self._outside,
+                seconds=time.monotonic() - self._start.began if seconds is None else seconds,
+                long=tuple(self._long.values()),
+                lock_share=self._locked / self._looks if self._looks >= FEWEST_LOOKS else None,
+                has_trainer_ended=has_trainer_ended,
+                exitcode=exitcode if has_trainer_ended else None,
+                is_oom=None if kills is None or self._oom_kills is None else kills > self._oom_kills,
+                stderr=self._said(),
+            )
+        )
 
     def _said(self) -> str:
         try:
@@ -233,31 +243,29 @@ class Observation:
         except OSError:
             return ""
 
-    def _write(self) -> None:
-        write_whole(self.directory / "outside", self._outside)
+    def _write(self, seen: SeenFromOutside) -> None:
+        self._outside = seen
+        write_whole(self.directory / "outside", seen)
 
     # --- pictures
 
     def _pictures(self, *, only: int | None = None) -> Iterator[Stuck]:
         """How the processes of the trial are, the workers first: they are what the trainer waits for."""
-        known = {int(path.stem.partition("-")[2]): path for path in sorted(self.directory.glob("w*.state"))}
-        for pid, path in known.items():
-            if only in (None, pid) and runs(pid):
-                worker = int(path.stem[1:].partition("-")[0])
-                yield from self._picture(pid, role="worker", worker=worker, state=read_state(path))
+        for files in worker_files(self.directory):
+            if only in (None, files.pid) and runs(files.pid):
+                yield from self._picture(files.pid, files)
         if only is None and runs(self._pid):
-            yield from self._picture(self._pid, role="trainer", state=read_state(self.directory / "driver.state"))
+            yield from self._picture(self._pid, None)
 
-    def _picture(self, pid: int, *, role: str, state: State | None, worker: int | None = None) -> Iterator[Stuck]:
+    def _picture(self, pid: int, worker: WorkerFiles | None) -> Iterator[Stuck]:
         since, cpu_s = self._cpu.get(pid, (time.monotonic(), 0.0))
-        own = self.directory / f"w{worker}-{pid}.crash" if role == "worker" else self.directory.parent / "trainer.crash"
         yield from picture(
             pid,
-            role=role,
+            role="worker" if worker else "trainer",
             places=self._places,
-            worker=worker,
-            state=state,
+            worker=worker.worker if worker else None,
+            state=read_state(worker.state if worker else trainer_state(self.directory)),
             since=since,
             cpu_before_s=cpu_s,
-            written_to=own,
+            written_to=worker.crash if worker else trainer_crash(self.directory),
         )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
-from antifreeze.probes.patient.notes import State
 from antifreeze.probes.places import Places
+from antifreeze.probes.records import ProcessState
 from antifreeze.probes.stacks import library_of, main_stack, own_part, signalled_stack
 
 
@@ -25,7 +25,7 @@ def picture(
     role: str,
     places: Places,
     worker: int | None = None,
-    state: State | None = None,
+    state: ProcessState | None = None,
     since: float | None = None,
     cpu_before_s: float = 0.0,
     written_to: Path | None = None,

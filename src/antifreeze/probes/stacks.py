@@ -9,9 +9,9 @@ from traceback import FrameSummary
 
 from antifreeze.engine.supervise.stacks import Frame, parse
 from antifreeze.probes.bounded import ask
-from antifreeze.probes.patient.notes import STACK_SIGNAL
 from antifreeze.probes.places import is_ours, is_users
 from antifreeze.probes.processes.spy import stacks_of
+from antifreeze.probes.record_files import STACK_SIGNAL
 from antifreeze.torch_side.frames import WORKER_LOOP
 
 SIGNALLED_WITHIN_S = 0.5

@@ -40,7 +40,7 @@ class Seen:
 
     pid: int
     stage: str
-    """As in `notes.State`; empty: it has not said anything yet."""
+    """As in `ProcessState`; empty: it has not said anything yet."""
     since: float = 0.0
     """When it came to what it is at."""
     samples: int = 0

@@ -15,9 +15,10 @@ from antifreeze.doctor.facts import Outcome, Trial
 from antifreeze.probes.gathering import read_trial
 from antifreeze.probes.patient.alone import Alone
 from antifreeze.probes.patient.content import content_of
-from antifreeze.probes.patient.drive import Drive, Order
-from antifreeze.probes.patient.notes import END_SIGNAL
+from antifreeze.probes.patient.drive import Drive
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import END_SIGNAL
+from antifreeze.probes.records import TrialPlan
 
 
 class Numbers(Dataset[Any]):
@@ -61,11 +62,12 @@ def signals_as_before() -> Iterator[None]:
 def load(dataset: Any, directory: Path, **workers_had: Any) -> tuple[Alone, Trial]:
     """All batches of it; what workers had is given as `_0=…`."""
     places = Places(base=str(Path(__file__).parent), cwd="/")
-    about = {"is_iterable": isinstance(dataset, IterableDataset)}
-    drive = Drive(Order(number=1, loader=0, engine="torch", workers=0), directory=directory, places=places, about=about)
+    is_stream = isinstance(dataset, IterableDataset)
+    plan = TrialPlan(number=1, loader=0, engine="torch", workers=0, is_stream=is_stream)
+    drive = Drive(plan, directory=directory, places=places)
     had = {name.strip("_"): {0: content_of(sample).digest or 0} for name, sample in workers_had.items()}
     alone = Alone(DataLoader(dataset, batch_size=2, collate_fn=list), drive, of_workers=had)
-    if about["is_iterable"]:
+    if is_stream:
         alone.load_stream(seconds=10)
     else:
         alone.load(not_yet=[], seconds=10)

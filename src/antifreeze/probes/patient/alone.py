@@ -8,17 +8,19 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from antifreeze.doctor.facts import SlowSample
 from antifreeze.engine.worker.retrace import retrace
-from antifreeze.probes.gathering import MOST_NOT_FINITE
+from antifreeze.probes.gathering import MOST_NOT_FINITE, slowest
 from antifreeze.probes.patient.content import content_of, tensors_of
 from antifreeze.probes.patient.drive import Drive, Ended
 from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.patient.generators import global_states
-from antifreeze.probes.patient.notes import short
+from antifreeze.probes.record_files import short
+from antifreeze.probes.records import ProcessExit, SwallowedErrors, TrainerTotals
 from antifreeze.torch_side.loaders import auto_collates, index_sampler
 
 MOST_NAMED = 50
@@ -37,7 +39,7 @@ class Seen:
     collate_s: float = 0.0
     first_s: float | None = None
     slowest_s: float = 0.0
-    slow: list[tuple[str, float]] = field(default_factory=list)
+    slow: list[SlowSample] = field(default_factory=list)
     none: dict[str, Any] = field(default_factory=dict)
     non_finite: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -123,7 +125,7 @@ class Alone:
         seen.fetch_s += seconds
         seen.first_s = seconds if seen.first_s is None else seen.first_s
         seen.slowest_s = max(seen.slowest_s, seconds)
-        seen.slow = sorted([*seen.slow, (name, seconds)], key=lambda each: -each[1])[:5]
+        seen.slow = slowest([*seen.slow, SlowSample(sample=name, seconds=seconds)])
         if sample is None:
             seen.none.setdefault(name, index)
         content = content_of(sample)
@@ -233,18 +235,18 @@ class Alone:
         for name, index in list(self._seen.none.items())[:MOST_RETRACED]:
             if index is not None:
                 swallowed[name] = retrace(lambda index=index: self._dataset[index])  # type: ignore[misc]
-        self._drive.log.write(swallowed=swallowed)
+        self._drive.log.write(SwallowedErrors(by_sample=swallowed))
 
     def _note_failure(self, error: BaseException, *, stage: str, sample: str | None = None) -> None:
         if self._has_failed:
             return
         self._has_failed = True
-        fact = asdict(raised_fact(error, stage=stage, places=self._drive.places, sample=sample))
+        fact = raised_fact(error, stage=stage, places=self._drive.places, sample=sample)
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else int(error.code is not None)
-            self._drive.log.write(wanted_to_exit=status, place=fact["place"], sample=sample)
+            self._drive.log.write(ProcessExit(status=status, how="sys.exit", place=fact.place, sample=sample))
         else:
-            self._drive.log.write(raised=fact)
+            self._drive.log.write(fact)
 
     @property
     def slowest_s(self) -> float:
@@ -258,19 +260,16 @@ class Alone:
     def finish(self) -> None:
         """Write down all that is known."""
         seen = self._seen
-        warm_up = (
-            seen.first_s - (seen.fetch_s - seen.first_s) / (seen.samples - 1)
-            if seen.first_s and seen.samples > 1
-            else 0.0
-        )
         self._drive.log.write(
-            samples=seen.samples,
-            fetch_s=seen.fetch_s,
-            collate_s=seen.collate_s,
-            slow=seen.slow,
-            none_samples=list(seen.none)[:MOST_NAMED],
-            non_finite_samples=seen.non_finite,
-            warm_up_s=max(0.0, warm_up),
+            TrainerTotals(
+                samples=seen.samples,
+                fetch_s=seen.fetch_s,
+                collate_s=seen.collate_s,
+                first_s=seen.first_s,
+                slowest=tuple(seen.slow),
+                none_samples=tuple(seen.none)[:MOST_NAMED],
+                non_finite=tuple(seen.non_finite),
+            )
         )
         self._drive.finish()
 

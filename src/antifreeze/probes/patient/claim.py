@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import sys
-import time
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from antifreeze.doctor.facts import Place
 from antifreeze.observe.beside import Beside
+from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import read_whole, write_whole
 
 _built_at: Beside[tuple[Place | None]] = Beside()
 
@@ -94,7 +94,9 @@ def examine_and_leave(loader: Any, directory: str, places: Places, iterate: Any)
 
 def places_of(directory: str) -> Places:
     """As the one who started us wrote it down."""
-    return Places(**json.loads(Path(directory, "places").read_text()))
+    places = read_whole(Path(directory, "places"), Places)
+    assert places is not None
+    return places
 
 
 def catch_failures(directory: str) -> None:
@@ -117,10 +119,5 @@ def catch_failures(directory: str) -> None:
 
 
 def note_failure(directory: str, error: BaseException) -> None:
-    from dataclasses import asdict  # noqa: PLC0415 - only where it is needed: this runs in every Python process
-
-    from antifreeze.probes.patient.failures import raised_fact  # noqa: PLC0415
-    from antifreeze.probes.patient.notes import write_whole  # noqa: PLC0415
-
     fact = raised_fact(error, stage="script", places=places_of(directory))
-    write_whole(Path(directory, "script-raised"), {**asdict(fact), "at": time.monotonic()})
+    write_whole(Path(directory, "script-raised"), fact)

@@ -12,20 +12,29 @@ import faulthandler
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
 from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.gathering import read_trial, samples_to_blame, with_second_epoch
+from antifreeze.probes.gathering import contents_of, read_trial, samples_to_blame, seeds_of, with_second_epoch
 from antifreeze.probes.patient.alone import Alone
-from antifreeze.probes.patient.drive import FEW_BATCHES_S, WRITTEN_S, Drive, Order
-from antifreeze.probes.patient.journals import contents_of, read_plain, worker_notes
-from antifreeze.probes.patient.notes import STACK_SIGNAL, Log
+from antifreeze.probes.patient.drive import FEW_BATCHES_S, Drive
 from antifreeze.probes.patient.subsets import originals
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import STACK_SIGNAL, RecordLog, add_record, read_whole, trainer_log
+from antifreeze.probes.records import (
+    WRITTEN_S,
+    Limits,
+    LocksHeld,
+    OriginalIndices,
+    ProbeFault,
+    SameSeeds,
+    TrainerRecord,
+    TrialPlan,
+    WrongSamples,
+)
 from antifreeze.torch_side.frames import WORKERS_ITERATOR
 
 # What the end of an examination needs beside its trials.
@@ -56,10 +65,11 @@ class Conduct:
         self._places = places
         self._iterate = iterate
         self._built_at = built_at
-        self._log = Log(str(directory / "loaders"))
-        options = read_plain(directory / "options")
-        self._batches: int = options["batches"]
-        self._deadline: float = options["deadline"] - RESERVE_S
+        self._log = RecordLog(directory / "loaders")
+        limits = read_whole(directory / "options", Limits)
+        assert limits is not None
+        self._batches = limits.batches
+        self._deadline = limits.deadline - RESERVE_S
         self._number = 0
         self._looked_at: dict[int, Loader] = {}
         self._kept_s = 0.0
@@ -87,9 +97,9 @@ class Conduct:
 
             fact = look_at(loader, number=number, built_at=self._built_at(loader), iterated_at=iterated_at)
             self._looked_at[number] = fact
-            self._log.write(loader=asdict(fact))
+            self._log.write(fact)
         except Exception as fault:  # noqa: BLE001 - the trials tell most, and work without it
-            self._log.write(fault=f"look_at: {type(fault).__name__}: {fault}")
+            self._log.write(ProbeFault(text=f"look_at: {type(fault).__name__}: {fault}"))
 
     # --- the trials
 
@@ -127,14 +137,11 @@ class Conduct:
 
     def _compare_seeds(self, first: Drive, second: Drive) -> None:
         """Whether the generators of the workers start in the second epoch as in the first."""
-        seeds = [
-            {notes.worker: seeds for notes in worker_notes(drive.directory) for seeds in notes.all("seeds")}
-            for drive in (first, second)
-        ]
-        pairs = [(seeds[0][worker], seeds[1][worker]) for worker in seeds[0] if worker in seeds[1]]
+        before, after = seeds_of(first.directory), seeds_of(second.directory)
+        pairs = [(before[worker], after[worker]) for worker in before if worker in after]
         if pairs:
             same = any(one[name] == other[name] for one, other in pairs for name in one if name in other)
-            Log(str(first.directory / "driver.events")).write(same_seeds=same)
+            _note(first.directory, SameSeeds(same=same))
 
     def _try_what_works(self, loader: Any, written: Trial, others: list[Any]) -> None:
         self._kept_s = ALONE_S + (written.first_batch_s or 0.0)
@@ -177,7 +184,7 @@ class Conduct:
             alone.load_stream(seconds=self._seconds(ALONE_S))
         alone.finish()
         self._slowest_s = alone.slowest_s
-        Log(str(written / "driver.events")).write(wrong=alone.wrong)
+        _note(written, WrongSamples(samples=tuple(alone.wrong)))
         trial = self._read(drive)
         self._note_originals(loader, drive, trial)
         return trial
@@ -230,15 +237,18 @@ class Conduct:
     def _begin(self, loader: Any, number: int, *, workers: int, **wishes: Any) -> Drive:
         self._number += 1
         wishes = {"engine": engine_of(loader), "batches": self._batches, "prefetch": loader.prefetch_factor, **wishes}
-        order = Order(number=self._number, loader=number, workers=workers, **wishes)
         is_stream = self._is_stream(loader)
-        about = {
-            "start_method": start_method_of(loader) if workers else None,
-            "is_iterable": is_stream,
-            "batch_size": loader.batch_size or 1,
-            "batches_expected": None if is_stream or not workers else _length(loader),
-        }
-        return Drive(order, directory=self._directory, places=self._places, about=about)
+        plan = TrialPlan(
+            number=self._number,
+            loader=number,
+            workers=workers,
+            start_method=start_method_of(loader) if workers else None,
+            is_stream=is_stream,
+            batch_size=loader.batch_size or 1,
+            batches_expected=None if is_stream or not workers else _length(loader),
+            **wishes,
+        )
+        return Drive(plan, directory=self._directory, places=self._places)
 
     def _read(self, drive: Drive) -> Trial:
         trial = read_trial(drive.directory, self._places)
@@ -257,11 +267,11 @@ class Conduct:
                 else:
                     held.append(path)
         if held:
-            Log(str(drive.directory / "driver.events")).write(locks_held=held)
+            _note(drive.directory, LocksHeld(paths=tuple(held)))
 
     def _note_originals(self, loader: Any, drive: Drive, trial: Trial) -> None:
         if found := originals(loader.dataset, trial):
-            Log(str(drive.directory / "driver.events")).write(originals=found)
+            _note(drive.directory, OriginalIndices(by_sample=found))
 
     def _is_stream(self, loader: Any) -> bool:
         from antifreeze.torch_side.loaders import is_stream  # noqa: PLC0415 - torch is there by now
@@ -273,6 +283,11 @@ class Conduct:
 
     def _seconds(self, wanted: float) -> float:
         return max(1.0, min(wanted, self._deadline - time.monotonic()))
+
+
+def _note(trial: Path, record: TrainerRecord) -> None:
+    """Something that is found out when a trial is over."""
+    add_record(trainer_log(trial), record)
 
 
 def keep_temporary_files_in(directory: Path) -> None:

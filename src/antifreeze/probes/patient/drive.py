@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,12 @@ from typing import Any
 from antifreeze.machine import private_bytes
 from antifreeze.probes.patient.content import tensors_of
 from antifreeze.probes.patient.failures import raised_fact
-from antifreeze.probes.patient.notes import END_SIGNAL, Log, StateFile, write_whole
 from antifreeze.probes.patient.workers import WatchedLoop
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import END_SIGNAL, RecordLog, StateFile, trainer_log, trainer_state, write_whole
+from antifreeze.probes.records import BeforeShutdown, LoaderShutdown, TrialEnd, TrialPlan, TrialStart, WorkerExit
 from antifreeze.torch_side.frames import NEXT_INDEX, SHUT_DOWN
 
-# What is measured of the loader as it is written.
-WRITTEN_S = 8.0
 # What is looked at of a second epoch: what breaks there, breaks at its beginning.
 FEW_BATCHES = 4
 FEW_BATCHES_S = 2.0
@@ -62,34 +61,6 @@ def hush_dead_workers() -> None:
         forget_death_signal()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is to be tried."""
-
-    number: int
-    loader: int
-    engine: str
-    workers: int
-    is_as_written: bool = False
-    purpose: str = "trial"
-    """`epoch` (the start of a second one), `deadly` (samples that a worker died of or hung at, in the trainer), `orphans`
-    (the trainer will be killed)."""
-    passes: int = 1
-    """Of an `epoch`: 2 if the first must be seen by the same workers."""
-    is_first_whole: bool = False
-    """Whether the first of two passes is to reach its end."""
-    seconds: float = WRITTEN_S
-    """Of progress, after the first batch."""
-    batches: int = 50
-    """Enough to call it well."""
-    prefetch: int | None = None
-    """Batches that each worker makes ahead."""
-
-    @property
-    def name(self) -> str:
-        return f"t{self.number:02d}"
-
-
 @dataclass(slots=True)
 class Trip:
     """How far it has come."""
@@ -111,13 +82,13 @@ class Trip:
 class Drive:
     """A trial under way."""
 
-    def __init__(self, order: Order, *, directory: Path, places: Places, about: dict[str, Any]) -> None:
-        self.order = order
-        self.directory = directory / order.name
+    def __init__(self, plan: TrialPlan, *, directory: Path, places: Places) -> None:
+        self.plan = plan
+        self.directory = directory / plan.name
         self.directory.mkdir(mode=0o700)
         self.places = places
-        self.log = Log(str(self.directory / "driver.events"))
-        self.state = StateFile(str(self.directory / "driver.state"))
+        self.log = RecordLog(trainer_log(self.directory))
+        self.state = StateFile(trainer_state(self.directory))
         self.trip = Trip(time.monotonic())
         global _is_under_way
         _is_under_way = True
@@ -125,20 +96,20 @@ class Drive:
         if can_end:
             signal.signal(END_SIGNAL, end_trial)
         self.show("start")
-        told = {**asdict(order), **about, "pid": os.getpid(), "can_end": can_end, "began": self.trip.began}
-        write_whole(self.directory / "about", told)
+        start = TrialStart(plan=plan, pid=os.getpid(), can_end=can_end, began=self.trip.began)
+        write_whole(self.directory / "about", start)
 
     def show(self, stage: str, *, samples: int = 0, slowest_s: float = 0.0, sample: str = "") -> None:
         self.state.write(stage, samples=samples, batches=self.trip.batches, slowest_s=slowest_s, sample=sample)
 
     def run(self, loader: Any, iterate: Callable[[Any], Iterator[Any]]) -> Trip:
         """Iterate; an exception of the program's is in the trip, and none is raised."""
-        watched = WatchedLoop(str(self.directory), self.places)
+        watched = WatchedLoop(self.directory, self.places)
         watched.put_in()
         iterator: Any = None
         try:
             try:
-                for _ in range(self.order.passes):
+                for _ in range(self.plan.passes):
                     self._begin_pass()
                     iterator = iterate(loader)
                     self._take_batches(iterator)
@@ -147,7 +118,7 @@ class Drive:
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
                 hush_dead_workers()
                 self._note_failure(error, has_started=iterator is not None)
-            self._note_exits(iterator)
+            self.log.write(BeforeShutdown(workers=self._exits(iterator), trainer_bytes=private_bytes()))
             self._shut_down(iterator)
         except Ended:  # it was late, and ends the shutdown
             self.trip.is_ended = True
@@ -178,7 +149,7 @@ class Drive:
             trip.last = time.monotonic() - trip.began
             if trip.first_batch_s is None:
                 trip.first_batch_s = trip.last
-            if trip.batches <= self.order.batches:
+            if trip.batches <= self.plan.batches:
                 self._measure(batch)
             if trip.batches == 1 and self._may_fill_shared_memory():
                 time.sleep(STEP_S)
@@ -191,20 +162,20 @@ class Drive:
 
     def _may_fill_shared_memory(self) -> bool:
         """Whether the batches that workers make while the trainer is at a step are much, for what there is."""
-        under_way = self.trip.batch_bytes * self.order.workers * (self.order.prefetch or 2)
-        return self.order.is_as_written and under_way > shutil.disk_usage("/dev/shm").free / 2
+        under_way = self.trip.batch_bytes * self.plan.workers * (self.plan.prefetch or 2)
+        return self.plan.is_as_written and under_way > shutil.disk_usage("/dev/shm").free / 2
 
     def _is_enough(self) -> bool:
         trip, now = self.trip, time.monotonic() - self.trip.began
-        if self.order.purpose == "epoch":
+        if self.plan.purpose == "epoch":
             return self._is_enough_of_an_epoch()
         if trip.first_batch_s is None:
             return now > FIRST_BATCH_S
-        return now - trip.first_batch_s > self.order.seconds
+        return now - trip.first_batch_s > self.plan.seconds
 
     def _is_enough_of_an_epoch(self) -> bool:
         trip = self.trip
-        if trip.passes < self.order.passes and self.order.is_first_whole:
+        if trip.passes < self.plan.passes and self.plan.is_first_whole:
             return False
         is_long = trip.batches > 0 and time.monotonic() - trip.pass_began > FEW_BATCHES_S
         return is_long or trip.batches >= FEW_BATCHES
@@ -219,15 +190,16 @@ class Drive:
             stage = "start"
         else:
             stage = "receive"
-        self.log.write(raised={**asdict(fact), "stage": stage})
+        self.log.write(replace(fact, stage=stage))
 
-    def _note_exits(self, iterator: Any) -> None:
-        """Which workers have ended, before anybody asked them to."""
+    def _exits(self, iterator: Any) -> tuple[WorkerExit, ...]:
+        """Which workers of torch's have ended, before anybody asked them to."""
         workers = getattr(iterator, "_workers", None)
-        if isinstance(workers, list) and self.order.engine == "torch":
-            if self.trip.error is not None:
-                self._wait_for_the_dying(workers)
-            self.log.write(exits=[[number, each.pid, each.exitcode] for number, each in enumerate(workers)])
+        if not isinstance(workers, list) or self.plan.engine != "torch":
+            return ()
+        if self.trip.error is not None:
+            self._wait_for_the_dying(workers)
+        return tuple(WorkerExit(worker=n, pid=each.pid, exitcode=each.exitcode) for n, each in enumerate(workers))
 
     def _wait_for_the_dying(self, workers: list[Any]) -> None:
         is_cut_off = isinstance(self.trip.error, OSError | EOFError)
@@ -237,34 +209,35 @@ class Drive:
                 each.join(DEATH_S)
 
     def _shut_down(self, iterator: Any) -> None:
-        self.log.write(trainer_bytes=private_bytes())
         shut_down = getattr(iterator, SHUT_DOWN, None)
         if shut_down is None:
             return
         self.show("shutdown")
-        began = time.monotonic()
+        began, said = time.monotonic(), ""
         try:
             shut_down()
         except Ended:
             raise
         except BaseException as error:  # noqa: BLE001 - workers that died make torch raise here once more
-            self.log.write(shutdown_error=repr(error))
-        self.log.write(shutdown_s=time.monotonic() - began)
+            said = repr(error)
+        self.log.write(LoaderShutdown(seconds=time.monotonic() - began, error=said))
 
     def finish(self) -> None:
         global _is_under_way
         _is_under_way = False
         trip = self.trip
         self.log.write(
-            ended=time.monotonic() - trip.began,
-            is_ended=trip.is_ended,
-            batches=trip.batches,
-            passes=trip.passes,
-            first_batch_s=trip.first_batch_s,
-            last_s=trip.last,
-            is_whole_epoch=trip.is_whole_epoch,
-            batch_bytes=trip.batch_bytes,
-            batch_tensors=trip.batch_tensors,
+            TrialEnd(
+                seconds=time.monotonic() - trip.began,
+                is_ended=trip.is_ended,
+                batches=trip.batches,
+                passes=trip.passes,
+                first_batch_s=trip.first_batch_s,
+                last_s=trip.last,
+                is_whole_epoch=trip.is_whole_epoch,
+                batch_bytes=trip.batch_bytes,
+                batch_tensors=trip.batch_tensors,
+            )
         )
         self.show("ended")
         self.state.close()

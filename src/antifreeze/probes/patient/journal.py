@@ -11,15 +11,26 @@ import faulthandler
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from antifreeze.doctor.facts import SlowSample
 from antifreeze.machine import private_bytes
 from antifreeze.probes.patient.content import content_of
 from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.patient.generators import global_states, held_generators
-from antifreeze.probes.patient.notes import STACK_SIGNAL, Log, StateFile, short
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import STACK_SIGNAL, RecordLog, StateFile, WorkerFiles, short
+from antifreeze.probes.records import (
+    AskedForWorkerInfo,
+    FirstItems,
+    GeneratorDrawn,
+    GeneratorsAtStart,
+    NoneSample,
+    NonFiniteSample,
+    WorkerRecord,
+    WorkerTotals,
+)
 
 # All that comparing contents may take in one worker.
 CONTENT_S = 1.0
@@ -34,16 +45,16 @@ FIRST_ITEMS = 3
 class Journal:
     """Of one worker."""
 
-    def __init__(self, directory: str, worker: int, places: Places) -> None:
+    def __init__(self, directory: Path, worker: int, places: Places) -> None:
         self.worker = worker
         self.places = places
         self.sample = ""
         self.batch: list[Any] = []
         """The indices of the batch that is being made."""
-        name = os.path.join(directory, f"w{worker}-{os.getpid()}")
-        self._state = StateFile(f"{name}.state")
-        self._log = Log(f"{name}.events")
-        self._crash = open(f"{name}.crash", "wb", buffering=0)  # noqa: SIM115 - open as long as the process lives
+        files = WorkerFiles.of(directory, worker, os.getpid())
+        self._state = StateFile(files.state)
+        self._log = RecordLog(files.log)
+        self._crash = files.crash.open("wb", buffering=0)  # open as long as the process lives
         self._stage = "init"
         self._samples = self._batches = self._slow = 0
         self._slowest_s = 0.0
@@ -56,15 +67,14 @@ class Journal:
         self._has_asked = False
         self._generators: dict[str, tuple[Callable[[], str], str]] = {}
         self._measured = self._measuring_s = 0.0
-        self._log.write(born=os.getpid(), worker=worker, at=time.monotonic())
         self._show()
 
     @property
     def is_at_work(self) -> bool:
         return self._stage in ("init", "fetch", "collate")
 
-    def write(self, **event: Any) -> None:
-        self._log.write(**event)
+    def write(self, record: WorkerRecord) -> None:
+        self._log.write(record)
 
     def catch_crashes(self) -> None:
         with contextlib.suppress(Exception):  # a process without it is examined all the same
@@ -88,14 +98,13 @@ class Journal:
         self.batch.append(index)
         if self._first_s is None:
             self._first_s = seconds
-            self._log.write(first_s=seconds)
         if seconds > self._slowest_s:
             self._slowest_s = seconds
         if seconds > SLOW_S and self._slow < MOST_SLOW:
             self._slow += 1
-            self._log.write(slow=short(index), seconds=seconds)
+            self._log.write(SlowSample(sample=short(index), seconds=seconds))
         if sample is None:
-            self._log.write(none=short(index))
+            self._log.write(NoneSample(sample=short(index)))
         if self._content_s < CONTENT_S and self._compared < MOST_CONTENTS:
             self._compare(index, sample)
         self._note_draws()
@@ -108,10 +117,10 @@ class Journal:
         if content.digest is not None:
             self._contents[short(index)] = content.digest
         if not content.is_finite:
-            self._log.write(non_finite=short(index))
+            self._log.write(NonFiniteSample(sample=short(index)))
         if len(self._first_items) < FIRST_ITEMS:
             self._first_items.append(content.digest)
-            self._log.write(first_items=self._first_items)
+            self._log.write(FirstItems(digests=tuple(self._first_items)))
 
     def end_stream(self) -> None:
         self._stage = "idle"
@@ -132,26 +141,29 @@ class Journal:
         self._flush()
         self._show()
 
-    def _flush(self) -> None:
-        now = time.monotonic()
-        if now - self._measured > self._measuring_s / MEMORY_SHARE:
-            self._measure()
+    def _flush(self, *, is_last: bool = False) -> None:
+        is_time_to_measure = is_last or time.monotonic() - self._measured > self._measuring_s / MEMORY_SHARE
         self._log.write(
-            fetch_s=self._fetch_s, collate_s=self._collate_s, samples=self._samples, contents=self._contents
+            WorkerTotals(
+                samples=self._samples,
+                fetch_s=self._fetch_s,
+                collate_s=self._collate_s,
+                first_s=self._first_s,
+                private_bytes=self._private_bytes() if is_time_to_measure else None,
+                contents=self._contents,
+            )
         )
         self._contents = {}
 
-    def _measure(self) -> None:
+    def _private_bytes(self) -> int | None:
         began = time.monotonic()
         amount = private_bytes()
         self._measured = time.monotonic()
         self._measuring_s = self._measured - began
-        if amount is not None:
-            self._log.write(memory=amount, samples=self._samples)
+        return amount
 
     def leave(self) -> None:
-        self._flush()
-        self._measure()
+        self._flush(is_last=True)
         self._stage = "left"
         self._show()
 
@@ -177,20 +189,20 @@ class Journal:
             culprit=culprit,
             swallowed=swallowed,
         )
-        self._log.write(raised=asdict(fact))
+        self._log.write(fact)
         self._stage = "idle"
         self._show()
 
     def note_worker_info(self) -> None:
         if not self._has_asked:
             self._has_asked = True
-            self._log.write(has_asked=True)
+            self._log.write(AskedForWorkerInfo())
 
     def note_generators(self, dataset: Any) -> None:
         with contextlib.suppress(Exception):  # of objects of the user's, that may be strange
             self._generators = {path: (state, state()) for path, state in held_generators(dataset).items()}
             before = {path: state for path, (_, state) in self._generators.items()}
-            self._log.write(seeds=global_states(), generators=before)
+            self._log.write(GeneratorsAtStart(process=global_states(), held=before))
 
     def _note_draws(self) -> None:
         """Which of the held generators have been drawn from, and to where that has brought them."""
@@ -198,7 +210,7 @@ class Journal:
         for path, (now, before) in states.items():
             if now != before:
                 del self._generators[path]
-                self._log.write(drawn=path, state=now)
+                self._log.write(GeneratorDrawn(path=path, state=now))
         if self._samples > 64:
             self._generators = {}
 

@@ -11,23 +11,26 @@ import faulthandler
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from typing import Any
 
+from antifreeze.doctor.facts import Place, Raised
 from antifreeze.engine.crossing.explain import Culprit, describe, find_culprit
 from antifreeze.engine.worker.retrace import retrace
 from antifreeze.probes.patient.content import odd_one
 from antifreeze.probes.patient.failures import raised_fact, type_name
 from antifreeze.probes.patient.journal import Journal
-from antifreeze.probes.patient.notes import short
 from antifreeze.probes.places import Places
+from antifreeze.probes.record_files import short
+from antifreeze.probes.records import ProbeFault, ProcessExit, UnsentResult
 
 
 class WatchedLoop:
     """In the place of the loop that runs in torch's workers."""
 
-    def __init__(self, directory: str, places: Places) -> None:
+    def __init__(self, directory: Path, places: Places) -> None:
         self.directory = directory
         self.places = places
         self.original: Callable[..., None] | None = None
@@ -257,15 +260,15 @@ def _watch_feeder(journal: Journal) -> None:
 
     def note(error: BaseException, thing: Any) -> None:
         try:
-            journal.write(raised=asdict(_of_lost_result(error, thing, journal)))
+            journal.write(UnsentResult(raised=_of_lost_result(error, thing, journal)))
         except Exception as fault:  # noqa: BLE001 - a thing that cannot be pickled may be strange in other ways, too
-            journal.write(fault=repr(fault))
+            journal.write(ProbeFault(text=repr(fault)))
         on_error(error, thing)
 
     Queue._on_queue_feeder_error = staticmethod(note)  # type: ignore[attr-defined]
 
 
-def _of_lost_result(error: BaseException, thing: Any, journal: Journal) -> Any:
+def _of_lost_result(error: BaseException, thing: Any, journal: Journal) -> Raised:
     fact = raised_fact(error, stage="send", places=journal.places, worker=journal.worker)
     result = thing[1] if isinstance(thing, tuple) and len(thing) == 2 else thing
     kind = getattr(result, "exc_type", None)
@@ -287,7 +290,7 @@ class _Nowhere:
         return len(text)
 
 
-def _place_of(thing: Any, places: Places) -> Any:
+def _place_of(thing: Any, places: Places) -> Place | None:
     code = getattr(getattr(thing, "__func__", thing), "__code__", None)
     if code is not None:
         return places.place(code.co_filename, code.co_firstlineno, code.co_qualname)
@@ -301,7 +304,7 @@ def _watch_exit(journal: Journal) -> None:
     def noted(status: int) -> Any:
         if journal.is_at_work:
             _frames, place = journal.places.of_caller(depth=2)
-            journal.write(exit=status, how="os._exit", place=place and asdict(place), sample=journal.sample)
+            journal.write(ProcessExit(status=status, how="os._exit", place=place, sample=journal.sample))
         leave(status)
 
     os._exit = noted
