@@ -21,33 +21,22 @@ from antifreeze.probes.records import (
     GeneratorDrawn,
     GeneratorsAtStart,
     ProcessExit,
+    SampleContents,
     SeenFromOutside,
     TrainerRecord,
-    TrialEnd,
     TrialPlan,
+    TrialProgress,
     TrialStart,
     UnsentResult,
     WorkerExit,
     WorkerRecord,
-    WorkerTotals,
 )
 from antifreeze.probes.watch import Verdict
 
 PLACES = Places(base="/data", cwd="/data")
 PLAN = TrialPlan(number=1, loader=0, engine="torch", workers=2, is_as_written=True)
-END = TrialEnd(
-    seconds=1.0,
-    is_ended=False,
-    passes=1,
-    batches=1,
-    first_batch_s=None,
-    last_s=0.0,
-    is_whole_epoch=False,
-    batch_bytes=0,
-    batch_tensors=0,
-)
+END = TrialProgress(passes=1, batches=1, seconds=1.0)
 HANGS = SeenFromOutside(verdict=Verdict.HANGS)
-TOTALS = WorkerTotals(samples=1, fetch_s=0.1, collate_s=0.0, first_s=0.1, private_bytes=None, contents={})
 
 
 class Directory:
@@ -154,7 +143,7 @@ def test_generators_that_began_alike_and_were_drawn_from_are_told(tmp_path: Path
 def test_contents_are_kept_by_worker(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
     for worker, contents in ((0, {"1": 10}), (0, {"2": 20}), (1, {"1": 11})):
-        directory.worker(worker, replace(TOTALS, contents=contents))
+        directory.worker(worker, SampleContents(digests=contents))
     assert contents_of(directory.path) == {"1": {0: 10, 1: 11}, "2": {0: 20}}
 
 

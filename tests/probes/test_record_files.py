@@ -23,11 +23,11 @@ from antifreeze.probes.record_files import (
 from antifreeze.probes.records import (
     LoaderShutdown,
     NoneSample,
+    PrivateMemory,
     Record,
     SeenFromOutside,
     TrialStart,
     UnsentResult,
-    WorkerTotals,
 )
 
 
@@ -93,7 +93,7 @@ def test_a_kind_can_be_looked_for_without_reading_all(tmp_path: Path) -> None:
 def test_the_files_of_a_worker_are_found_again(tmp_path: Path) -> None:
     files = WorkerFiles.of(tmp_path, 3, 4711)
     files.state.touch()
-    add_record(files.log, example(WorkerTotals))
+    add_record(files.log, example(PrivateMemory))
     assert worker_files(tmp_path) == [files]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from antifreeze.probes.record_files import (
 from antifreeze.probes.records import (
     AskedForWorkerInfo,
     BeforeShutdown,
+    FetchTotals,
     FirstItems,
     GeneratorDrawn,
     GeneratorsAtStart,
@@ -32,16 +33,16 @@ from antifreeze.probes.records import (
     NoneSample,
     NonFiniteSample,
     OriginalIndices,
+    PrivateMemory,
     ProcessExit,
     ProcessState,
     SameSeeds,
+    SampleContents,
     SeenFromOutside,
     SwallowedErrors,
-    TrainerTotals,
-    TrialEnd,
+    TrialProgress,
     TrialStart,
     UnsentResult,
-    WorkerTotals,
     WrongSamples,
 )
 from antifreeze.probes.stacks import current_stack, own_part
@@ -63,7 +64,6 @@ class _WorkerNotes:
         self.pid = files.pid
         self.state: ProcessState | None = read_state(files.state)
         self.records = Records(files.log)
-        self.totals = self.records.last(WorkerTotals)
         self.crash = _text(files.crash)
 
 
@@ -77,8 +77,8 @@ def contents_of(directory: Path) -> dict[str, dict[int, int]]:
     """Sample → worker → what it held there, as a number to compare by."""
     found: dict[str, dict[int, int]] = {}
     for files in worker_files(directory):
-        for totals in Records(files.log).all(WorkerTotals):
-            for sample, digest in totals.contents.items():
+        for contents in Records(files.log).all(SampleContents):
+            for sample, digest in contents.digests.items():
                 found.setdefault(sample, {})[files.worker] = digest
     return found
 
@@ -97,16 +97,17 @@ class _Gathering:
         self.places = places
         self.workers = [_WorkerNotes(files) for files in worker_files(directory)]
         self.trainer = Records(trainer_log(directory))
-        self.end = self.trainer.last(TrialEnd)
+        self.end = self.trainer.last(TrialProgress)
         """None: the trainer did not get so far."""
-        self.alone = self.trainer.last(TrainerTotals)
-        """None: there were workers."""
+        self.logs = [*(notes.records for notes in self.workers), self.trainer]
+        self.totals = [totals for log in self.logs if (totals := log.last(FetchTotals))]
+        """Of those that fetched."""
         self.outside = read_whole(directory / "outside", SeenFromOutside) or SeenFromOutside()
 
     def trial(self) -> Trial:
         deaths = (*self._deaths(), *self._end_of_trainer())
         raised = self._raised(deaths)
-        plan, end, alone, outside = self.plan, self.end, self.alone, self.outside
+        plan, end, outside = self.plan, self.end, self.outside
         before, shutdown = self.trainer.last(BeforeShutdown), self.trainer.last(LoaderShutdown)
         swallowed, wrong = self.trainer.last(SwallowedErrors), self.trainer.last(WrongSamples)
         originals, seeds = self.trainer.last(OriginalIndices), self.trainer.last(SameSeeds)
@@ -118,7 +119,7 @@ class _Gathering:
             is_as_written=plan.is_as_written,
             start_method=plan.start_method,
             batches=end.batches if end else self._batches_shown(),
-            samples=(alone.samples if alone else 0) or self._samples() or self._estimated_samples(),
+            samples=self._samples() or self._estimated_samples(),
             seconds=(end and (end.last_s or end.seconds)) or outside.seconds or 0.0,
             first_batch_s=end.first_batch_s if end else None,
             is_whole_epoch=end is not None and end.is_whole_epoch,
@@ -130,16 +131,16 @@ class _Gathering:
             stderr=outside.stderr,
             batch_bytes=(end and end.batch_bytes) or None,
             batch_tensors=(end and end.batch_tensors) or None,
-            fetch_s=self._sum(lambda totals: totals.fetch_s),
-            collate_s=self._sum(lambda totals: totals.collate_s),
+            fetch_s=sum(each.fetch_s for each in self.totals) if self.totals else None,
+            collate_s=sum(each.collate_s for each in self.totals) if self.totals else None,
             lock_share=outside.lock_share,
             shutdown_s=shutdown.seconds if shutdown else None,
-            slowest=self._slowest(),
-            warm_up_s=self._warm_up(),
+            slowest=tuple(slowest(chain(*(log.all(SlowSample) for log in self.logs)))),
+            warm_up_s=max((each.warm_up_s for each in self.totals if each.warm_up_s is not None), default=None),
             memory=tuple(self._memory()),
             trainer_bytes=before.trainer_bytes if before else None,
-            non_finite=self._named(NonFiniteSample, alone.non_finite if alone else (), most=MOST_NOT_FINITE),
-            none_samples=self._named(NoneSample, alone.none_samples if alone else ()),
+            non_finite=self._named(NonFiniteSample, most=MOST_NOT_FINITE),
+            none_samples=self._named(NoneSample),
             swallowed=swallowed.by_sample if swallowed else {},
             wrong=wrong.samples if wrong else (),
             originals=originals.by_sample if originals else {},
@@ -259,45 +260,27 @@ class _Gathering:
         return state.batches if state else 0
 
     def _samples(self) -> int:
-        return sum(notes.state.samples for notes in self.workers if notes.state)
+        fetched = self.trainer.last(FetchTotals)
+        return fetched.samples if fetched else sum(notes.state.samples for notes in self.workers if notes.state)
 
     def _estimated_samples(self) -> int:
         """Of our engine, whose workers keep no such notes."""
         return (self.end.batches if self.end else 0) * self.plan.batch_size
 
-    def _sum(self, spent: Callable[[WorkerTotals | TrainerTotals], float]) -> float | None:
-        """Of all workers, or of the trainer if that fetched itself."""
-        known = [self.alone] if self.alone else [notes.totals for notes in self.workers if notes.totals]
-        return sum(map(spent, known)) if known else None
-
-    def _slowest(self) -> tuple[SlowSample, ...]:
-        by_workers = chain(*(notes.records.all(SlowSample) for notes in self.workers))
-        return tuple(slowest([*by_workers, *(self.alone.slowest if self.alone else ())]))
-
-    def _warm_up(self) -> float | None:
-        if self.alone is not None:
-            return max(0.0, _warm_up_s(self.alone) or 0.0)
-        more = (_warm_up_s(notes.totals) for notes in self.workers if notes.totals)
-        return max((each for each in more if each is not None), default=None)
-
     def _memory(self) -> Iterator[WorkerMemory]:
         for notes in self.workers:
-            measured = [
-                (totals.samples, totals.private_bytes)
-                for totals in notes.records.all(WorkerTotals)
-                if totals.private_bytes is not None and totals.samples
-            ]
+            measured = [each for each in notes.records.all(PrivateMemory) if each.samples]
             if len(measured) >= 2:
-                (first, first_bytes), (last, last_bytes) = measured[0], measured[-1]
+                first, last = measured[0], measured[-1]
                 yield WorkerMemory(
-                    worker=notes.worker, first_bytes=first_bytes, last_bytes=last_bytes, samples=last - first
+                    worker=notes.worker,
+                    first_bytes=first.amount_bytes,
+                    last_bytes=last.amount_bytes,
+                    samples=last.samples - first.samples,
                 )
 
-    def _named(
-        self, kind: type[NoneSample | NonFiniteSample], by_trainer: Iterable[str], *, most: int = MOST_SAMPLES
-    ) -> tuple[str, ...]:
-        by_workers = (each.sample for notes in self.workers for each in notes.records.all(kind))
-        return tuple(dict.fromkeys((*by_workers, *by_trainer)))[:most]
+    def _named(self, kind: type[NoneSample | NonFiniteSample], *, most: int = MOST_SAMPLES) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.sample for log in self.logs for each in log.all(kind)))[:most]
 
     # --- what workers have in common
 
@@ -341,13 +324,6 @@ def with_second_epoch(trial: Trial, second: Trial) -> Trial:
 def slowest(samples: Iterable[SlowSample]) -> list[SlowSample]:
     """The first few, the slowest first."""
     return sorted(samples, key=lambda each: -each.seconds)[:SLOWEST]
-
-
-def _warm_up_s(totals: WorkerTotals | TrainerTotals) -> float | None:
-    """What the first sample took more than the others."""
-    if totals.first_s is None or totals.samples < 2:
-        return None
-    return totals.first_s - (totals.fetch_s - totals.first_s) / (totals.samples - 1)
 
 
 def _text(path: Path) -> str:

@@ -91,7 +91,7 @@ class ProcessState:
     """The one that it is at."""
 
 
-# --- lines of a log: what a worker and the trainer may both write; `Raised` is one of these
+# --- lines of a log: of a worker, and of a trainer that fetches itself; `Raised` and `SlowSample` are of these, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +112,6 @@ class ProcessExit:
     sample: str | None
 
 
-# --- lines of a worker's log; `SlowSample` is one of these
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnsentResult:
-    """A result, or an exception, could not be pickled, so the trainer never gets it."""
-
-    raised: Raised
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoneSample:
     """The dataset returned None for it."""
@@ -136,6 +126,42 @@ class NonFiniteSample:
     sample: str
 
 
+@dataclass(slots=True, kw_only=True)
+class FetchTotals:
+    """What a process has done so far: a worker writes it after each batch, the trainer at the end."""
+
+    samples: int = 0
+    fetch_s: float = 0.0
+    collate_s: float = 0.0
+    first_s: float | None = None
+    """What the first sample took."""
+    slowest_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more sample."""
+        self.samples += 1
+        self.fetch_s += seconds
+        self.first_s = seconds if self.first_s is None else self.first_s
+        self.slowest_s = max(self.slowest_s, seconds)
+
+    @property
+    def warm_up_s(self) -> float | None:
+        """What the first sample took more than the others."""
+        if self.first_s is None or self.samples < 2:
+            return None
+        return self.first_s - (self.fetch_s - self.first_s) / (self.samples - 1)
+
+
+# --- lines of a worker's log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsentResult:
+    """A result, or an exception, could not be pickled, so the trainer never gets it."""
+
+    raised: Raised
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstItems:
     """The digests of the first samples, as far as they can be compared."""
@@ -144,18 +170,18 @@ class FirstItems:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerTotals:
-    """After each batch: what it has done so far."""
+class SampleContents:
+    """Sample → digest, of some more samples."""
 
+    digests: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateMemory:
+    """Of a worker, after so many samples."""
+
+    amount_bytes: int
     samples: int
-    fetch_s: float
-    collate_s: float
-    first_s: float | None
-    """What its first sample took."""
-    private_bytes: int | None
-    """Its private memory; None: not measured this time."""
-    contents: Mapping[str, int]
-    """Of the samples since the last such record: sample → digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,34 +240,23 @@ class LoaderShutdown:
     """What it raised on the way."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialEnd:
-    """How far the trial came."""
+@dataclass(slots=True, kw_only=True)
+class TrialProgress:
+    """How far a trial has come, written when it has come to its end."""
 
-    seconds: float
-    is_ended: bool
-    """Whether the watcher ended it."""
-    passes: int
-    batches: int
+    passes: int = 0
+    batches: int = 0
     """Of the last pass."""
-    first_batch_s: float | None
-    last_s: float
-    is_whole_epoch: bool
-    batch_bytes: int
-    batch_tensors: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerTotals:
-    """Of a trial without workers."""
-
-    samples: int
-    fetch_s: float
-    collate_s: float
-    first_s: float | None
-    slowest: tuple[SlowSample, ...]
-    none_samples: tuple[str, ...]
-    non_finite: tuple[str, ...]
+    seconds: float = 0.0
+    """To the end of the trial."""
+    first_batch_s: float | None = None
+    last_s: float = 0.0
+    """To the last batch."""
+    is_whole_epoch: bool = False
+    batch_bytes: int = 0
+    batch_tensors: int = 0
+    is_ended: bool = False
+    """Whether the watcher ended it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,8 +301,10 @@ WorkerRecord = (
     | SlowSample
     | NoneSample
     | NonFiniteSample
+    | FetchTotals
     | FirstItems
-    | WorkerTotals
+    | SampleContents
+    | PrivateMemory
     | AskedForWorkerInfo
     | GeneratorsAtStart
     | GeneratorDrawn
@@ -296,10 +313,13 @@ WorkerRecord = (
 TrainerRecord = (
     Raised
     | ProcessExit
+    | SlowSample
+    | NoneSample
+    | NonFiniteSample
+    | FetchTotals
     | BeforeShutdown
     | LoaderShutdown
-    | TrialEnd
-    | TrainerTotals
+    | TrialProgress
     | SwallowedErrors
     | SameSeeds
     | LocksHeld

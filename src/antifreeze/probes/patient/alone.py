@@ -15,12 +15,12 @@ from typing import Any
 from antifreeze.doctor.facts import SlowSample
 from antifreeze.engine.worker.retrace import retrace
 from antifreeze.probes.gathering import MOST_NOT_FINITE, slowest
-from antifreeze.probes.patient.content import content_of, tensors_of
+from antifreeze.probes.patient.content import content_of
 from antifreeze.probes.patient.drive import Drive, Ended
 from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.patient.generators import global_states
 from antifreeze.probes.record_files import short
-from antifreeze.probes.records import ProcessExit, SwallowedErrors, TrainerTotals
+from antifreeze.probes.records import FetchTotals, NoneSample, NonFiniteSample, ProcessExit, SwallowedErrors
 from antifreeze.torch_side.loaders import auto_collates, index_sampler
 
 MOST_NAMED = 50
@@ -34,11 +34,7 @@ REPEATS = 3
 class Seen:
     """What fetching in the trainer has shown."""
 
-    samples: int = 0
-    fetch_s: float = 0.0
-    collate_s: float = 0.0
-    first_s: float | None = None
-    slowest_s: float = 0.0
+    totals: FetchTotals
     slow: list[SlowSample] = field(default_factory=list)
     none: dict[str, Any] = field(default_factory=dict)
     non_finite: list[str] = field(default_factory=list)
@@ -56,7 +52,7 @@ class Alone:
         self._dataset = loader.dataset
         self._drive = drive
         self._of_workers = of_workers
-        self._seen = Seen(slowest_s=slowest_s)
+        self._seen = Seen(totals=FetchTotals(slowest_s=slowest_s))
         self._deadline = 0.0
         self._indices: dict[str, Any] = {}
         self._has_failed = False
@@ -71,24 +67,24 @@ class Alone:
                 if time.monotonic() > self._deadline:
                     return
                 self._load_batch(batch, not_yet=not_yet)
-            self._drive.trip.is_whole_epoch = True
+            self._drive.progress.is_whole_epoch = True
         except Ended:
-            self._drive.trip.is_ended = True
+            self._drive.progress.is_ended = True
         except BaseException as error:  # noqa: BLE001 - of the sampler, which may want to exit: a fact
             self._note_failure(error, stage="sampler")
         finally:
-            self._drive.trip.last = time.monotonic() - self._drive.trip.began
-            if not self._drive.trip.is_ended:
+            self._drive.progress.last_s = self._drive.now_s()
+            if not self._drive.progress.is_ended:
                 self._compare()
                 self._retrace()
 
     def _index_batches(self) -> Iterator[list[Any]]:
-        self._drive.show("next", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
+        self._drive.show("next", self._seen.totals)
         for index in iter(index_sampler(self._loader)):
             batch = list(index) if auto_collates(self._loader) else [index]
             self._indices.update((short(each), each) for each in batch)
             yield batch
-            self._drive.show("next", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
+            self._drive.show("next", self._seen.totals)
 
     def _load_batch(self, batch: list[Any], *, not_yet: Sequence[str]) -> None:
         samples = [self.fetch(index) for index in batch if short(index) not in not_yet]
@@ -98,8 +94,8 @@ class Alone:
 
     def fetch(self, index: Any) -> Any:
         """One sample, noted; None if it fails."""
-        seen, name = self._seen, short(index)
-        self._drive.show("fetch", samples=seen.samples, slowest_s=seen.slowest_s, sample=name)
+        name = short(index)
+        self._drive.show("fetch", self._seen.totals, sample=name)
         began = time.monotonic()
         try:
             sample = self._dataset[index]
@@ -117,14 +113,11 @@ class Alone:
             for index in _meant_by(names):
                 self.fetch(index)
         except Ended:
-            self._drive.trip.is_ended = True
+            self._drive.progress.is_ended = True
 
     def _note(self, name: str, index: Any, sample: Any, seconds: float) -> None:
         seen = self._seen
-        seen.samples += 1
-        seen.fetch_s += seconds
-        seen.first_s = seconds if seen.first_s is None else seen.first_s
-        seen.slowest_s = max(seen.slowest_s, seconds)
+        seen.totals.add(seconds)
         seen.slow = slowest([*seen.slow, SlowSample(sample=name, seconds=seconds)])
         if sample is None:
             seen.none.setdefault(name, index)
@@ -137,7 +130,7 @@ class Alone:
     # --- batches
 
     def _collate(self, samples: Any) -> None:
-        self._drive.show("collate", samples=self._seen.samples, slowest_s=self._seen.slowest_s)
+        self._drive.show("collate", self._seen.totals)
         began = time.monotonic()
         try:
             batch = self._loader.collate_fn(samples)
@@ -146,12 +139,8 @@ class Alone:
         except BaseException as error:  # noqa: BLE001 - likewise
             self._note_failure(error, stage="collate")
             return
-        trip, now = self._drive.trip, time.monotonic()
-        self._seen.collate_s += now - began
-        trip.batches += 1
-        trip.first_batch_s = trip.first_batch_s or now - trip.began
-        sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
-        trip.batch_bytes, trip.batch_tensors = max(trip.batch_bytes, sum(sizes)), max(trip.batch_tensors, len(sizes))
+        self._seen.totals.collate_s += time.monotonic() - began
+        self._drive.count(batch)
 
     # --- items of a stream
 
@@ -159,9 +148,9 @@ class Alone:
         """Items until the time is over; those that workers had and that are not in the stream are wrong."""
         self._deadline = time.monotonic() + seconds
         digests, is_whole = self._items()
-        self._drive.trip.is_whole_epoch = is_whole
+        self._drive.progress.is_whole_epoch = is_whole
         unknown = [name for name, held in self._of_workers.items() for digest in held.values() if digest not in digests]
-        if is_whole and unknown and not self._has_failed and not self._drive.trip.is_ended:
+        if is_whole and unknown and not self._has_failed and not self._drive.progress.is_ended:
             self._deadline = time.monotonic() + seconds
             again, is_whole = self._items()
             if is_whole and again == digests:
@@ -183,17 +172,17 @@ class Alone:
                 if len(batch) < size:
                     return found, True
         except Ended:
-            self._drive.trip.is_ended = True
+            self._drive.progress.is_ended = True
         except BaseException as error:  # noqa: BLE001 - of the dataset: a fact
-            self._note_failure(error, stage="fetch", sample=str(self._seen.samples))
+            self._note_failure(error, stage="fetch", sample=str(self._seen.totals.samples))
         finally:
-            self._drive.trip.last = time.monotonic() - self._drive.trip.began
+            self._drive.progress.last_s = self._drive.now_s()
         return found, False
 
     def _timed(self, items: Iterator[Any]) -> Iterator[Any]:
         while True:
-            name = str(self._seen.samples)
-            self._drive.show("fetch", samples=self._seen.samples, slowest_s=self._seen.slowest_s, sample=name)
+            name = str(self._seen.totals.samples)
+            self._drive.show("fetch", self._seen.totals, sample=name)
             began = time.monotonic()
             try:
                 item = next(items)
@@ -250,7 +239,7 @@ class Alone:
 
     @property
     def slowest_s(self) -> float:
-        return self._seen.slowest_s
+        return self._seen.totals.slowest_s
 
     @property
     def wrong(self) -> list[str]:
@@ -259,18 +248,14 @@ class Alone:
 
     def finish(self) -> None:
         """Write down all that is known."""
-        seen = self._seen
-        self._drive.log.write(
-            TrainerTotals(
-                samples=seen.samples,
-                fetch_s=seen.fetch_s,
-                collate_s=seen.collate_s,
-                first_s=seen.first_s,
-                slowest=tuple(seen.slow),
-                none_samples=tuple(seen.none)[:MOST_NAMED],
-                non_finite=tuple(seen.non_finite),
-            )
-        )
+        seen, log = self._seen, self._drive.log
+        log.write(seen.totals)
+        for slow in seen.slow:
+            log.write(slow)
+        for name in list(seen.none)[:MOST_NAMED]:
+            log.write(NoneSample(sample=name))
+        for name in seen.non_finite:
+            log.write(NonFiniteSample(sample=name))
         self._drive.finish()
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,15 @@ from antifreeze.probes.patient.failures import raised_fact
 from antifreeze.probes.patient.workers import WatchedLoop
 from antifreeze.probes.places import Places
 from antifreeze.probes.record_files import END_SIGNAL, RecordLog, StateFile, trainer_log, trainer_state, write_whole
-from antifreeze.probes.records import BeforeShutdown, LoaderShutdown, TrialEnd, TrialPlan, TrialStart, WorkerExit
+from antifreeze.probes.records import (
+    BeforeShutdown,
+    FetchTotals,
+    LoaderShutdown,
+    TrialPlan,
+    TrialProgress,
+    TrialStart,
+    WorkerExit,
+)
 from antifreeze.torch_side.frames import NEXT_INDEX, SHUT_DOWN
 
 # What is looked at of a second epoch: what breaks there, breaks at its beginning.
@@ -61,24 +69,6 @@ def hush_dead_workers() -> None:
         forget_death_signal()
 
 
-@dataclass(slots=True)
-class Trip:
-    """How far it has come."""
-
-    began: float
-    passes: int = 0
-    pass_began: float = 0.0
-    batches: int = 0
-    """Of the last pass."""
-    first_batch_s: float | None = None
-    last: float = 0.0
-    is_whole_epoch: bool = False
-    batch_bytes: int = 0
-    batch_tensors: int = 0
-    error: BaseException | None = None
-    is_ended: bool = False
-
-
 class Drive:
     """A trial under way."""
 
@@ -89,21 +79,30 @@ class Drive:
         self.places = places
         self.log = RecordLog(trainer_log(self.directory))
         self.state = StateFile(trainer_state(self.directory))
-        self.trip = Trip(time.monotonic())
+        self.began = time.monotonic()
+        self.progress = TrialProgress()
+        self._pass_began = self.began
+        self._error: BaseException | None = None
         global _is_under_way
         _is_under_way = True
         can_end = threading.current_thread() is threading.main_thread()
         if can_end:
             signal.signal(END_SIGNAL, end_trial)
         self.show("start")
-        start = TrialStart(plan=plan, pid=os.getpid(), can_end=can_end, began=self.trip.began)
+        start = TrialStart(plan=plan, pid=os.getpid(), can_end=can_end, began=self.began)
         write_whole(self.directory / "about", start)
 
-    def show(self, stage: str, *, samples: int = 0, slowest_s: float = 0.0, sample: str = "") -> None:
-        self.state.write(stage, samples=samples, batches=self.trip.batches, slowest_s=slowest_s, sample=sample)
+    def show(self, stage: str, totals: FetchTotals | None = None, *, sample: str = "") -> None:
+        """What the trainer is at, and what it has fetched itself."""
+        samples, slowest_s = (totals.samples, totals.slowest_s) if totals else (0, 0.0)
+        self.state.write(stage, samples=samples, batches=self.progress.batches, slowest_s=slowest_s, sample=sample)
 
-    def run(self, loader: Any, iterate: Callable[[Any], Iterator[Any]]) -> Trip:
-        """Iterate; an exception of the program's is in the trip, and none is raised."""
+    def now_s(self) -> float:
+        """Since the trial began."""
+        return time.monotonic() - self.began
+
+    def run(self, loader: Any, iterate: Callable[[Any], Iterator[Any]]) -> None:
+        """Iterate; an exception of the program's is noted, and none is raised."""
         watched = WatchedLoop(self.directory, self.places)
         watched.put_in()
         iterator: Any = None
@@ -114,14 +113,14 @@ class Drive:
                     iterator = iterate(loader)
                     self._take_batches(iterator)
             except Ended:
-                self.trip.is_ended = True
+                self.progress.is_ended = True
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
                 hush_dead_workers()
                 self._note_failure(error, has_started=iterator is not None)
             self.log.write(BeforeShutdown(workers=self._exits(iterator), trainer_bytes=private_bytes()))
             self._shut_down(iterator)
         except Ended:  # it was late, and ends the shutdown
-            self.trip.is_ended = True
+            self.progress.is_ended = True
         finally:
             from antifreeze.torch_side.loaders import forget_iterator  # noqa: PLC0415 - torch is there by now
 
@@ -129,59 +128,60 @@ class Drive:
             with contextlib.suppress(Exception):
                 forget_iterator(loader)
             self.finish()
-        return self.trip
 
     def _begin_pass(self) -> None:
-        trip = self.trip
-        trip.passes, trip.pass_began = trip.passes + 1, time.monotonic()
-        trip.batches, trip.is_whole_epoch = 0, False
+        self._pass_began = time.monotonic()
+        self.progress.passes += 1
+        self.progress.batches, self.progress.is_whole_epoch = 0, False
 
     def _take_batches(self, iterator: Iterator[Any]) -> None:
-        trip = self.trip
+        progress = self.progress
         while not self._is_enough():
             self.show("next")
             try:
                 batch = next(iterator)
             except StopIteration:
-                trip.is_whole_epoch = True
+                progress.is_whole_epoch = True
                 return
-            trip.batches += 1
-            trip.last = time.monotonic() - trip.began
-            if trip.first_batch_s is None:
-                trip.first_batch_s = trip.last
-            if trip.batches <= self.plan.batches:
-                self._measure(batch)
-            if trip.batches == 1 and self._may_fill_shared_memory():
+            self.count(batch)
+            if progress.batches == 1 and self._may_fill_shared_memory():
                 time.sleep(STEP_S)
             del batch
 
-    def _measure(self, batch: Any) -> None:
-        sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
-        self.trip.batch_bytes = max(self.trip.batch_bytes, sum(sizes))
-        self.trip.batch_tensors = max(self.trip.batch_tensors, len(sizes))
+    def count(self, batch: Any) -> None:
+        """One more batch; only the first ones are measured."""
+        progress = self.progress
+        progress.batches += 1
+        progress.last_s = self.now_s()
+        if progress.first_batch_s is None:
+            progress.first_batch_s = progress.last_s
+        if progress.batches <= self.plan.batches:
+            sizes = [tensor.element_size() * tensor.nelement() for tensor in tensors_of(batch)]
+            progress.batch_bytes = max(progress.batch_bytes, sum(sizes))
+            progress.batch_tensors = max(progress.batch_tensors, len(sizes))
 
     def _may_fill_shared_memory(self) -> bool:
         """Whether the batches that workers make while the trainer is at a step are much, for what there is."""
-        under_way = self.trip.batch_bytes * self.plan.workers * (self.plan.prefetch or 2)
+        under_way = self.progress.batch_bytes * self.plan.workers * (self.plan.prefetch or 2)
         return self.plan.is_as_written and under_way > shutil.disk_usage("/dev/shm").free / 2
 
     def _is_enough(self) -> bool:
-        trip, now = self.trip, time.monotonic() - self.trip.began
+        first_batch_s, now = self.progress.first_batch_s, self.now_s()
         if self.plan.purpose == "epoch":
             return self._is_enough_of_an_epoch()
-        if trip.first_batch_s is None:
+        if first_batch_s is None:
             return now > FIRST_BATCH_S
-        return now - trip.first_batch_s > self.plan.seconds
+        return now - first_batch_s > self.plan.seconds
 
     def _is_enough_of_an_epoch(self) -> bool:
-        trip = self.trip
-        if trip.passes < self.plan.passes and self.plan.is_first_whole:
+        progress = self.progress
+        if progress.passes < self.plan.passes and self.plan.is_first_whole:
             return False
-        is_long = trip.batches > 0 and time.monotonic() - trip.pass_began > FEW_BATCHES_S
-        return is_long or trip.batches >= FEW_BATCHES
+        is_long = progress.batches > 0 and time.monotonic() - self._pass_began > FEW_BATCHES_S
+        return is_long or progress.batches >= FEW_BATCHES
 
     def _note_failure(self, error: BaseException, *, has_started: bool) -> None:
-        self.trip.error = error
+        self._error = error
         fact = raised_fact(error, stage="receive", places=self.places)
         functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
         if NEXT_INDEX in functions:
@@ -197,12 +197,12 @@ class Drive:
         workers = getattr(iterator, "_workers", None)
         if not isinstance(workers, list) or self.plan.engine != "torch":
             return ()
-        if self.trip.error is not None:
+        if self._error is not None:
             self._wait_for_the_dying(workers)
         return tuple(WorkerExit(worker=n, pid=each.pid, exitcode=each.exitcode) for n, each in enumerate(workers))
 
     def _wait_for_the_dying(self, workers: list[Any]) -> None:
-        is_cut_off = isinstance(self.trip.error, OSError | EOFError)
+        is_cut_off = isinstance(self._error, OSError | EOFError)
         dying = connection.wait([each.sentinel for each in workers], timeout=CUT_OFF_S if is_cut_off else DEATH_S)
         for each in workers:
             if each.sentinel in dying:
@@ -225,20 +225,8 @@ class Drive:
     def finish(self) -> None:
         global _is_under_way
         _is_under_way = False
-        trip = self.trip
-        self.log.write(
-            TrialEnd(
-                seconds=time.monotonic() - trip.began,
-                is_ended=trip.is_ended,
-                batches=trip.batches,
-                passes=trip.passes,
-                first_batch_s=trip.first_batch_s,
-                last_s=trip.last,
-                is_whole_epoch=trip.is_whole_epoch,
-                batch_bytes=trip.batch_bytes,
-                batch_tensors=trip.batch_tensors,
-            )
-        )
+        self.progress.seconds = self.now_s()
+        self.log.write(self.progress)
         self.show("ended")
         self.state.close()
         self.log.close()

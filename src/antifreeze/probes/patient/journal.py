@@ -23,13 +23,15 @@ from antifreeze.probes.places import Places
 from antifreeze.probes.record_files import STACK_SIGNAL, RecordLog, StateFile, WorkerFiles, short
 from antifreeze.probes.records import (
     AskedForWorkerInfo,
+    FetchTotals,
     FirstItems,
     GeneratorDrawn,
     GeneratorsAtStart,
     NoneSample,
     NonFiniteSample,
+    PrivateMemory,
+    SampleContents,
     WorkerRecord,
-    WorkerTotals,
 )
 
 # All that comparing contents may take in one worker.
@@ -56,10 +58,9 @@ class Journal:
         self._log = RecordLog(files.log)
         self._crash = files.crash.open("wb", buffering=0)  # open as long as the process lives
         self._stage = "init"
-        self._samples = self._batches = self._slow = 0
-        self._slowest_s = 0.0
-        self._began = self._fetch_s = self._collate_s = 0.0
-        self._first_s: float | None = None
+        self._totals = FetchTotals()
+        self._batches = self._slow = 0
+        self._began = 0.0
         self._contents: dict[str, int] = {}
         self._content_s = 0.0
         self._compared = 0
@@ -93,13 +94,8 @@ class Journal:
 
     def end_sample(self, index: Any, sample: Any) -> None:
         seconds = time.monotonic() - self._began
-        self._fetch_s += seconds
-        self._samples += 1
+        self._totals.add(seconds)
         self.batch.append(index)
-        if self._first_s is None:
-            self._first_s = seconds
-        if seconds > self._slowest_s:
-            self._slowest_s = seconds
         if seconds > SLOW_S and self._slow < MOST_SLOW:
             self._slow += 1
             self._log.write(SlowSample(sample=short(index), seconds=seconds))
@@ -135,35 +131,32 @@ class Journal:
         self._show()
 
     def end_batch(self) -> None:
-        self._collate_s += time.monotonic() - self._began
+        self._totals.collate_s += time.monotonic() - self._began
         self._batches += 1
         self._stage = "idle"
         self._flush()
         self._show()
 
-    def _flush(self, *, is_last: bool = False) -> None:
-        is_time_to_measure = is_last or time.monotonic() - self._measured > self._measuring_s / MEMORY_SHARE
-        self._log.write(
-            WorkerTotals(
-                samples=self._samples,
-                fetch_s=self._fetch_s,
-                collate_s=self._collate_s,
-                first_s=self._first_s,
-                private_bytes=self._private_bytes() if is_time_to_measure else None,
-                contents=self._contents,
-            )
-        )
+    def _flush(self) -> None:
+        now = time.monotonic()
+        if now - self._measured > self._measuring_s / MEMORY_SHARE:
+            self._measure()
+        self._log.write(self._totals)
+        if self._contents:
+            self._log.write(SampleContents(digests=self._contents))
         self._contents = {}
 
-    def _private_bytes(self) -> int | None:
+    def _measure(self) -> None:
         began = time.monotonic()
         amount = private_bytes()
         self._measured = time.monotonic()
         self._measuring_s = self._measured - began
-        return amount
+        if amount is not None:
+            self._log.write(PrivateMemory(amount_bytes=amount, samples=self._totals.samples))
 
     def leave(self) -> None:
-        self._flush(is_last=True)
+        self._flush()
+        self._measure()
         self._stage = "left"
         self._show()
 
@@ -211,14 +204,14 @@ class Journal:
             if now != before:
                 del self._generators[path]
                 self._log.write(GeneratorDrawn(path=path, state=now))
-        if self._samples > 64:
+        if self._totals.samples > 64:
             self._generators = {}
 
     def _show(self) -> None:
         self._state.write(
             self._stage,
-            samples=self._samples,
+            samples=self._totals.samples,
             batches=self._batches,
-            slowest_s=self._slowest_s,
+            slowest_s=self._totals.slowest_s,
             sample=self.sample if self._stage == "fetch" else "",
         )
