@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from antifreeze import machine
 from antifreeze.machine import Kin
 from antifreeze.probes.processes import reading
+from antifreeze.probes.processes.loader_code import OUR_MEMORY
 from antifreeze.probes.processes.spy import Spied, stacks_of
 
 _RANK_VARIABLES = ("RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK")
@@ -84,7 +85,7 @@ def _role(kin: Kin, spied: Spied) -> str | None:
     by_stack = reading.role_by_stack(main.calls) if main else None
     if by_stack is not None:
         return by_stack
-    is_ours = machine.has_mapped(kin.pid, "antifreeze-slot")
+    is_ours = machine.has_mapped(kin.pid, OUR_MEMORY)
     return reading.role_by_name(kin.name, kin.command, maps_our_memory=is_ours)
 
 

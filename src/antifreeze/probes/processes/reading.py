@@ -10,18 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePath
 
 from antifreeze.engine.supervise.stacks import Frame
+from antifreeze.probes.processes.loader_code import (
+    ENGINES,
+    OUR_LOADER,
+    OUR_STEM,
+    OURS,
+    TORCH,
+    TORCH_LOADER,
+    WORKERS_NAME,
+)
 from antifreeze.probes.processes.spy import Call
-from antifreeze.torch_side.frames import CLOSING, FETCH_FILE, STARTING, WORKER_FILE
+from antifreeze.torch_side.frames import CLOSING, STARTING
 
 ReadLine = Callable[[str, int], str]
 """File and number → the text of that line."""
 
-_TORCH_LOADER = "torch/utils/data/dataloader.py"
-_OUR_WORKER = "antifreeze/engine/worker/main.py"
-_OUR_FETCH = "antifreeze/engine/worker/fetch.py"
-_OUR_STEM = "antifreeze/engine/backends/stem.py"
-_OUR_LOADER = ("antifreeze/iterator.py", "antifreeze/engine/epoch.py")
-_WORKERS_NAME = "pt_data_worker"
+_ROLES = {**{each.loop_file: each.role for each in ENGINES}, OUR_STEM: "stem"}
 # What a worker's own line says it is at; the first that fits.
 _STAGES = {"index_queue.get": "idle", "is_alive(": "idle", "data_queue.": "send", "init_fn(": "init"}
 _QUEUES = "multiprocessing/queues.py"
@@ -33,16 +37,13 @@ _LONGEST_NAME = 60
 
 def role_by_stack(calls: Sequence[Call]) -> str | None:
     """`worker`, `our-worker` or `stem`; None: it is none of these."""
-    for file, role in ((WORKER_FILE, "worker"), (_OUR_WORKER, "our-worker"), (_OUR_STEM, "stem")):
-        if _in(file, calls):
-            return role
-    return None
+    return next((role for file, role in _ROLES.items() if _in(file, calls)), None)
 
 
 def role_by_name(name: str, command: Iterable[str], *, maps_our_memory: bool) -> str | None:
     """What it calls itself, for processes whose stack cannot be seen."""
     words = " ".join(command)
-    if name == _WORKERS_NAME:
+    if name == WORKERS_NAME:
         return "our-worker" if maps_our_memory else "worker"
     if "multiprocessing.resource_tracker" in words:
         return "resource-tracker"
@@ -52,7 +53,7 @@ def role_by_name(name: str, command: Iterable[str], *, maps_our_memory: bool) ->
 def own_part(calls: Sequence[Call]) -> tuple[Call, ...]:
     """What the process itself called: the rest of a forked worker's stack is the trainer's, from before it was there."""
     for at, call in enumerate(calls):
-        if call.frame.file.endswith((WORKER_FILE, _OUR_WORKER, _OUR_STEM)):
+        if call.frame.file.endswith(tuple(_ROLES)):
             borders = [n for n, each in enumerate(calls) if each.frame.file == call.frame.file and n >= at]
             return tuple(calls[: borders[-1] + 1])
     return tuple(calls)
@@ -60,11 +61,8 @@ def own_part(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 def worker_number(calls: Sequence[Call]) -> int | None:
     """The number that the loader gave it."""
-    for file, name in ((WORKER_FILE, "worker_id"), (_OUR_WORKER, "worker")):
-        for call in _in(file, calls):
-            if call.values.get(name, "").isdigit():
-                return int(call.values[name])
-    return None
+    told = (call.values.get(each.number, "") for each in ENGINES for call in _in(each.loop_file, calls))
+    return next((int(number) for number in told if number.isdigit()), None)
 
 
 def rank_in(calls: Sequence[Call]) -> int | None:
@@ -76,53 +74,47 @@ def rank_in(calls: Sequence[Call]) -> int | None:
 
 def stage_of_worker(calls: Sequence[Call], read_line: ReadLine) -> str | None:
     """As `Stuck.stage`."""
-    fetching = _in(FETCH_FILE, calls) or _in(_OUR_FETCH, calls)
+    fetching = [call for each in ENGINES for call in _in(each.fetch_file, calls)]
     if fetching:
         lines = (read_line(call.frame.file, call.frame.line) for call in fetching)
         return "collate" if any("collate" in line for line in lines) else "fetch"
-    for call in _in(WORKER_FILE, calls):
+    for call in _in(TORCH.loop_file, calls):
         line = read_line(call.frame.file, call.frame.line)
         if not line:  # a file that is not there for us, as in a container
             return next((_IN_QUEUE.get(each.frame.function) for each in _in(_QUEUES, calls)), None)
         return next((stage for part, stage in _STAGES.items() if part in line), "init")
-    for call in _in(_OUR_WORKER, calls):
-        return "idle" if call.frame.function == "orders" else None
-    return None
+    return "idle" if any(call.frame.function == OURS.waiting for call in _in(OURS.loop_file, calls)[:1]) else None
 
 
 def stage_of_trainer(calls: Sequence[Call]) -> str:
     """As `ProcessPicture.stage`."""
-    if _in(FETCH_FILE, calls):
+    if _in(TORCH.fetch_file, calls):
         return "fetch"
-    functions = {call.frame.function for call in _in(_TORCH_LOADER, calls)}
+    functions = {call.frame.function for call in _in(TORCH_LOADER, calls)}
     if not functions.isdisjoint(CLOSING):
         return "close"
-    if functions - set(STARTING) or any(_in(file, calls) for file in _OUR_LOADER):
+    if functions - set(STARTING) or any(_in(file, calls) for file in OUR_LOADER):
         return "next"
     return "start" if functions else "step"
 
 
 def sample_at(calls: Sequence[Call]) -> str | None:
     """The index that is being fetched."""
-    for file, one, all_of_them in ((FETCH_FILE, "idx", "possibly_batched_index"), (_OUR_FETCH, "i", "index")):
-        for call in _in(file, calls):
-            values = call.values
-            if one in values:
-                return values[one]
-            if not values.get(all_of_them, "[").startswith(("[", "(")):
-                return values[all_of_them]
+    for each in ENGINES:
+        for call in _in(each.fetch_file, calls):
+            if each.sample in call.values:
+                return call.values[each.sample]
+            if not call.values.get(each.index, "[").startswith(("[", "(")):
+                return call.values[each.index]
     return None
 
 
 def batch_at(calls: Sequence[Call]) -> tuple[str, ...]:
     """The indices of the batch that is being made, the first few."""
-    for file, name in ((FETCH_FILE, "possibly_batched_index"), (_OUR_FETCH, "index")):
-        for call in _in(file, calls):
-            text = call.values.get(name, "")
-            if text.startswith("["):
-                indices = [each.strip() for each in text.strip("[]").split(",")]
-                return tuple(each for each in indices if each and "..." not in each)[:_MOST_INDICES]
-    return ()
+    told = (call.values.get(each.index, "") for each in ENGINES for call in _in(each.fetch_file, calls))
+    text = next((text for text in told if text.startswith("[")), "")
+    indices = [each.strip() for each in text.strip("[]").split(",")]
+    return tuple(each for each in indices if each and "..." not in each)[:_MOST_INDICES]
 
 
 def users_frames(calls: Sequence[Call]) -> list[Frame]:
