@@ -43,14 +43,14 @@ Extension modules: numpy (total: 1)
 
 def test_the_crashed_thread_is_read_from_what_faulthandler_wrote() -> None:
     stack = current_stack(CRASH)
-    assert [(frame.name, frame.lineno) for frame in own_part(stack)][:2] == [("string_at", 519), ("decode", 24)]
-    assert own_part(stack)[-1].name == "_worker_loop"
-    assert str(Places(base=str(HERE), cwd="/").of_summaries(own_part(stack))[1]) == f"{Path(__file__).name}:24"
+    assert [(frame.function, frame.line) for frame in own_part(stack)][:2] == [("string_at", 519), ("decode", 24)]
+    assert own_part(stack)[-1].function == "_worker_loop"
+    assert str(Places(base=str(HERE), cwd="/").of_frames(own_part(stack))[1]) == f"{Path(__file__).name}:24"
 
 
 def test_what_a_forked_worker_has_from_its_trainer_is_not_its_own() -> None:
     waiting = CRASH.replace(f'"{__file__}", line 24 in decode', f'"{SITE}/queues.py", line 24 in get')
-    assert Places(base=str(HERE), cwd="/").of_summaries(own_part(current_stack(waiting)))[1] is None
+    assert Places(base=str(HERE), cwd="/").of_frames(own_part(current_stack(waiting)))[1] is None
 
 
 def test_a_process_is_seen_from_outside_and_can_tell_by_itself(tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ def test_a_process_is_seen_from_outside_and_can_tell_by_itself(tmp_path: Path) -
             seen = main_stack(process.pid)
         finally:
             process.kill()
-    assert [frame.name for frame in told] == ["waits", "_worker_loop", "trains", "<module>"]
-    assert not seen or [frame.name for frame in seen] == [frame.name for frame in told]
+    assert [frame.function for frame in told] == ["waits", "_worker_loop", "trains", "<module>"]
+    assert not seen or [frame.function for frame in seen] == [frame.function for frame in told]
     assert library_of(told) == ""
 
 
 def test_who_does_not_expect_the_signal_is_not_sent_it(tmp_path: Path) -> None:
-    assert signalled_stack(os.getpid(), tmp_path / "nothing") == []
+    assert signalled_stack(os.getpid(), tmp_path / "nothing") == ()
 
 
 def test_the_library_of_a_stack_is_that_of_its_innermost_frame() -> None:

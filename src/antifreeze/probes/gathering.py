@@ -339,7 +339,7 @@ def _signal_name(exitcode: int) -> str:
 
 def crash_place(said: str, places: Places) -> Place | None:
     """The innermost line of the user's in what faulthandler wrote, of the thread that crashed."""
-    return places.of_summaries(own_part(current_stack(said)))[1]
+    return places.of_frames(own_part(current_stack(said)))[1]
 
 
 def samples_to_blame(trial: Trial) -> tuple[list[str], list[str]]:

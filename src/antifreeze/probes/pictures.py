@@ -34,10 +34,10 @@ def picture(
     facts = machine.process_facts(pid)
     if facts is None:
         return
-    stack = main_stack(pid) or (signalled_stack(pid, written_to) if written_to else [])
+    stack = main_stack(pid) or (signalled_stack(pid, written_to) if written_to else ())
     if role == "worker":
         stack = own_part(stack)
-    frames, place = places.of_summaries(stack)
+    frames, place = places.of_frames(stack)
     seconds = max(0.0, time.monotonic() - since) if since is not None else 0.0
     yield Stuck(
         role=role,

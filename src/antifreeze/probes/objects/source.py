@@ -11,15 +11,13 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from antifreeze.doctor.facts import Place
-from antifreeze.engine.crossing.state import library_directories
+from antifreeze.probes import places
 
 # To parse a line takes some 20 µs; who has longer files has made them with a program.
 MOST_LINES = 30_000
-_OURS = str(Path(__file__).resolve().parents[2])
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -34,13 +32,7 @@ class Assignment(NamedTuple):
 
 def place(file: str, line: int, function: str = "") -> Place:
     """A line, as it is told to the user."""
-    return Place(shown(file), line, function, linecache.getline(absolute(file), line).strip())
-
-
-def shown(file: str) -> str:
-    """The path of a file relative to the directory of the script, if it lies below it."""
-    path, root = absolute(file), _root()
-    return os.path.relpath(path, root) if path.startswith(root + os.sep) else path
+    return places.Places(base=_root(), cwd=_root()).place(absolute(file), line, function)
 
 
 def absolute(file: str) -> str:
@@ -52,8 +44,8 @@ def absolute(file: str) -> str:
 
 
 def is_users(file: str) -> bool:
-    """Whether this is not a file of the language, of ours, or of an installed package."""
-    return bool(file) and not file.startswith(("<frozen", "<string")) and not absolute(file).startswith(_libraries())
+    """Whether this is code of the user's; methods that libraries make for a class are not."""
+    return bool(file) and not file.startswith("<string") and places.is_users(absolute(file))
 
 
 def file_of_module(name: str) -> str:
@@ -65,7 +57,7 @@ def file_of_module(name: str) -> str:
 def main_file() -> str:
     """The script; empty if there is none, or if it is one of ours."""
     file = file_of_module("__main__")
-    return "" if os.path.abspath(file).startswith(_OURS) else file
+    return "" if places.is_ours(os.path.abspath(file)) else file
 
 
 def is_interactive() -> bool:
@@ -77,11 +69,6 @@ def is_interactive() -> bool:
 def _root() -> str:
     file = main_file()
     return os.path.dirname(os.path.abspath(file)) if file else os.getcwd()
-
-
-@functools.cache
-def _libraries() -> tuple[str, ...]:
-    return library_directories()
 
 
 @functools.lru_cache(32)

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import PurePath
 
 from antifreeze.doctor.facts import Place, ProcessPicture, ThreadPicture
-from antifreeze.engine.supervise.stacks import Frame
+from antifreeze.probes.places import is_users
 
 _STATES = {
     "R": "runs",
@@ -123,9 +123,9 @@ def _folded(frames: Sequence[Place]) -> Iterator[str]:
     """The user's frames, the innermost first, then what they called."""
     called = []
     shown = 0
-    for is_users, group in groupby(frames, _is_users):
+    for is_own, group in groupby(frames, lambda place: is_users(place.file)):
         places = list(group)
-        if not is_users:
+        if not is_own:
             if not shown:
                 called = places
             continue
@@ -140,10 +140,6 @@ def _folded(frames: Sequence[Place]) -> Iterator[str]:
 
 def _frame(place: Place) -> str:
     return f"    {place} in {place.function}" + (f"    {place.text}" if place.text else "")
-
-
-def _is_users(place: Place) -> bool:
-    return Frame(place.file, place.line, place.function).is_user_code
 
 
 def _relations(pictures: Sequence[ProcessPicture]) -> Iterator[str]:
