@@ -20,7 +20,7 @@ from antifreeze.probes.objects.bulks import find_bulks
 from antifreeze.probes.objects.double import ask_double
 from antifreeze.probes.objects.held import find_held
 from antifreeze.probes.objects.obstacles import crosses, find_obstacles
-from antifreeze.probes.objects.places import class_at, place_of
+from antifreeze.probes.objects.origins import class_at, place_of
 from antifreeze.probes.objects.pools import native_pools, other_threads
 from antifreeze.probes.objects.reach import Reach
 

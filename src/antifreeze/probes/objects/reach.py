@@ -10,8 +10,7 @@ from antifreeze.doctor.facts import Place
 from antifreeze.engine.backends.hazards.held import closed_types
 from antifreeze.engine.crossing.reading import is_a, module_of
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.objects import source
-from antifreeze.probes.objects.places import Trodden
+from antifreeze.probes.objects.origins import Trodden, file_of_module, is_of_the_user
 from antifreeze.resources import PerWorker
 
 # The lock of one of multiprocessing's values is taken by the user.
@@ -44,4 +43,4 @@ class Reach:
         if owner is None:
             return True
         module = module_of(owner)
-        return module in _AS_THE_USERS or is_a(owner, dict) or source.is_users(source.file_of_module(module))
+        return module in _AS_THE_USERS or is_a(owner, dict) or is_of_the_user(file_of_module(module))

@@ -9,8 +9,8 @@ from antifreeze.doctor.facts import Assignment, Place
 from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.persample import Anatomy, changed_attributes, has_yield, local_value
-from antifreeze.probes.source.program import CallSite, Program, assigned
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.source.program import CallSite, Program
+from antifreeze.probes.syntax import assigned, is_self
 
 _KINDS: dict[type[ast.expr], str] = {
     ast.Lambda: "lambda",

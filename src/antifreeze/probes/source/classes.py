@@ -17,7 +17,7 @@ from antifreeze.probes.source.persample import Anatomy, anatomy
 from antifreeze.probes.source.program import CallSite, Program
 from antifreeze.probes.source.sights import sights
 from antifreeze.probes.source.sights.state import KIND as CHANGES_SELF
-from antifreeze.probes.source.tree import Function, function_around, is_self, is_under_main_guard, parameters
+from antifreeze.probes.syntax import Function, function_around, is_self, is_under_main_guard, parameters
 
 _SHARDING = re.compile(r"(^|_)(rank|world_size|shards?|split_by|worker|workers|num_replicas)(_|$)|worker_info")
 

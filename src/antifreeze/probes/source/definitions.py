@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.tree import ancestors, class_around, function_around
+from antifreeze.probes.syntax import Definition, ancestors, class_around, function_around
 
 # Names that are handed on over more files, and longer lines of ancestors, are not followed.
 DEPTH = 8
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Found(NamedTuple):

@@ -12,7 +12,7 @@ from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.program import Origin, Program
 from antifreeze.probes.source.samplers import distributed_order
-from antifreeze.probes.source.tree import (
+from antifreeze.probes.syntax import (
     function_around,
     is_module_level,
     is_under_main_guard,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from antifreeze.probes.source.definitions import Found
-from antifreeze.probes.source.program import CallSite, Program, assigned, bindings
-from antifreeze.probes.source.tree import is_self, own_nodes
+from antifreeze.probes.source.program import CallSite, Program, bindings
+from antifreeze.probes.syntax import assigned, is_self, own_nodes
 
 ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 # A class whose samples need more functions than this is looked at in part.

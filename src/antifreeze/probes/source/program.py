@@ -9,9 +9,18 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from antifreeze.probes.source.definitions import Definition, Definitions, Found
+from antifreeze.probes.source.definitions import Definitions, Found
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.tree import Function, class_around, function_around, is_self, own_nodes, parameters
+from antifreeze.probes.syntax import (
+    Definition,
+    Function,
+    assigned,
+    class_around,
+    function_around,
+    is_self,
+    own_nodes,
+    parameters,
+)
 
 # A value that went through more hands than this is not followed.
 DEPTH = 8
@@ -242,16 +251,3 @@ def all_bindings(scope: ast.AST) -> Iterator[tuple[str, Binding]]:
             for name in ast.walk(node.target):
                 if isinstance(name, ast.Name):
                     yield name.id, Binding(ast.Starred(ast.Constant(None), ast.Load()))
-
-
-def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Targets and values, of anything that assigns."""
-    match node:
-        case ast.Assign():
-            yield from ((target, node.value) for target in node.targets)
-        case ast.AnnAssign(value=ast.expr()) | ast.NamedExpr():
-            assert node.value is not None
-            yield node.target, node.value
-        case ast.withitem(optional_vars=ast.expr()):
-            assert node.optional_vars is not None
-            yield node.optional_vars, node.context_expr

@@ -7,7 +7,7 @@ import ast
 from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.persample import Anatomy, changed_attributes, local_value
 from antifreeze.probes.source.program import Program
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.syntax import is_self
 
 # Calls that give the same for the same arguments.
 _PURE = frozenset(("str", "os.path.join", "os.path.abspath", "os.path.expanduser", "pathlib.Path", "os.fspath"))

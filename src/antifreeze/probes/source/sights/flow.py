@@ -10,7 +10,7 @@ from antifreeze.doctor.facts import Sight
 from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.persample import Anatomy, has_yield
 from antifreeze.probes.source.program import CallSite, Program
-from antifreeze.probes.source.tree import Function, own_nodes
+from antifreeze.probes.syntax import Function, own_nodes
 
 _EXITS = frozenset(("sys.exit", "os._exit", "os.abort", "exit", "quit"))
 _PROCESSES = frozenset(

@@ -11,7 +11,7 @@ from antifreeze.probes.source.names import ends_with
 from antifreeze.probes.source.persample import Anatomy
 from antifreeze.probes.source.program import Origin, Program
 from antifreeze.probes.source.sights.fixed import is_fixed
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.syntax import is_self
 
 _LOCKS = frozenset(
     (

@@ -9,7 +9,7 @@ from antifreeze.doctor.facts import Sight
 from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.persample import Anatomy, local_value
 from antifreeze.probes.source.program import Origin, Program, bindings
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.syntax import is_self
 
 _VERBS = ("get", "post", "put", "head", "delete", "patch", "options", "request")
 _SESSIONS = ("requests.Session()", "requests.session()", "requests.sessions.Session()")

@@ -10,7 +10,7 @@ from antifreeze.probes.source.definitions import Found
 from antifreeze.probes.source.persample import Anatomy
 from antifreeze.probes.source.program import Program
 from antifreeze.probes.source.sights.fixed import is_fixed
-from antifreeze.probes.source.tree import ancestors
+from antifreeze.probes.syntax import ancestors
 
 # Callable → the position of the path.
 _WRITERS = {

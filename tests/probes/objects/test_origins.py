@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from antifreeze.probes.objects import places, source
+from antifreeze.probes.objects import origins
 
 
 class Base:
@@ -41,7 +41,7 @@ class Record:
 
 
 def text_at(owner: Any, attribute: str) -> str | None:
-    found = places.assigned_at(owner, attribute)
+    found = origins.assigned_at(owner, attribute)
     return None if found is None else found.text
 
 
@@ -81,7 +81,7 @@ def test_of_two_classes_of_one_name_the_right_one_is_found() -> None:
             found.append(Twice)
         return found
 
-    one, two = (places.class_at(kind) for kind in make())
+    one, two = (origins.class_at(kind) for kind in make())
     assert one is not None and two is not None
     assert two.line == one.line + 5
 
@@ -91,27 +91,27 @@ def test_functions_have_the_line_of_their_code() -> None:
 
     line = inspect.getsourcelines(function)[1]
     for thing in (function, functools.partial(function), functools.partial(functools.partial(function))):
-        found = places.place_of(thing)
+        found = origins.place_of(thing)
         assert found is not None
         assert (found.line, found.function) == (line, "function")
-        assert found.file.endswith("test_places.py")
-    assert places.place_of(torch.utils.data.default_collate) is None
-    assert places.place_of(len) is None
+        assert found.file.endswith("test_origins.py")
+    assert origins.place_of(torch.utils.data.default_collate) is None
+    assert origins.place_of(len) is None
 
 
 def test_methods_and_objects_that_are_called_have_lines_too() -> None:
-    found = places.place_of(Kept().open)
+    found = origins.place_of(Kept().open)
     assert found is not None and found.text.startswith("def open(this)")
-    found = places.place_of(Kept())
+    found = origins.place_of(Kept())
     assert found is not None and found.text == "class Kept(Base):"
 
 
 def test_a_file_that_cannot_be_parsed_has_no_tree(tmp_path: Any) -> None:
     sick = tmp_path / "sick.py"
     sick.write_text("def (")
-    assert source.tree(str(sick)) is None
-    assert source.definitions(str(sick)) == ()
+    assert origins.tree_of(str(sick)) is None
+    assert origins.definitions_in(str(sick)) == ()
 
 
 def test_the_splits_of_a_path_name_what_leads_on() -> None:
-    assert list(places._splits("a.b[0].c")) == [("a.b[0]", "c"), ("a", "b")]
+    assert list(origins._splits("a.b[0].c")) == [("a.b[0]", "c"), ("a", "b")]

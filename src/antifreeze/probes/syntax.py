@@ -1,4 +1,4 @@
-"""Questions about where a node stands in its tree: in which function, class, loop, under which guard. Pure."""
+"""Questions about a syntax tree: what surrounds a node, what is defined and assigned in it, under which guard. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 Parents = Mapping[ast.AST, ast.AST]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.AsyncFor | ast.While
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -87,11 +88,53 @@ def parameters(function: Function) -> list[str]:
     return [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
 
 
-def target_names(target: ast.AST) -> Iterator[str]:
-    """The names that an assignment or loop target binds."""
-    for node in ast.walk(target):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets and values, of anything that assigns."""
+    match node:
+        case ast.Assign():
+            yield from ((target, node.value) for target in node.targets)
+        case ast.AnnAssign(value=ast.expr()) | ast.NamedExpr():
+            assert node.value is not None
+            yield node.target, node.value
+        case ast.withitem(optional_vars=ast.expr()):
+            assert node.optional_vars is not None
+            yield node.optional_vars, node.context_expr
+
+
+def targets(target: ast.expr) -> Iterator[ast.expr]:
+    """What an assignment or loop target gives a value, each for itself."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for each in target.elts:
+            yield from targets(each)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
+def target_names(target: ast.expr) -> Iterator[str]:
+    """Those of them that are plain names."""
+    yield from (each.id for each in targets(target) if isinstance(each, ast.Name))
+
+
+def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """These and all statements in them, and what `with` binds, without those of functions and classes that they define."""
+    for node in body:
+        if isinstance(node, ast.stmt | ast.withitem):
+            yield node
+        if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case) and not isinstance(node, Definition):
+            yield from statements(ast.iter_child_nodes(node))
+
+
+def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Definition]]:
+    """Classes and functions below a node, by their qualified names; a name may occur more than once."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield f"{prefix}{child.name}", child
+            yield from definitions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, Definition):
+            yield f"{prefix}{child.name}", child
+            yield from definitions(child, f"{prefix}{child.name}.<locals>.")
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from definitions(child, prefix)
 
 
 def is_self(node: ast.AST, name: str | None = None) -> bool:
