@@ -143,7 +143,7 @@ def show_doctor(console: Console) -> list[str]:
     headline(console, "4  A script that hangs on torch, and the doctor")
     say(console, f"the script  {SICK}")
     say(console, f"$ antifreeze doctor {SICK.name}")
-    # What is installed is not the patient's own, and the doctor would look past it.
+    # What is installed is not the target's own, and the doctor would look past it.
     with console.status(f"antifreeze doctor {SICK.name}"), tempfile.TemporaryDirectory(prefix="antifreeze-") as folder:
         outcome = DOCTOR.run(shutil.copy(SICK, folder), timeout_s=TIMEOUT_OF_DOCTOR_S)
     said = outcome.stdout.replace(f"{folder}{os.sep}", "").splitlines()

@@ -82,7 +82,7 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-class Patient:
+class TargetProcess:
     """A program that is examined: started on entering, and on leaving all of it is gone."""
 
     def __init__(
@@ -166,12 +166,12 @@ def _tidies_up(pid: int) -> bool:
 
 
 def kill(pid: int) -> None:
-    """End a process of a patient's, wherever it is; one that is stopped, too."""
+    """End a process of a target's, wherever it is; one that is stopped, too."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def ask(pid: int, signum: int) -> None:
-    """Send a signal that a process of a patient's expects."""
+    """Send a signal that a process of a target's expects."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signum)

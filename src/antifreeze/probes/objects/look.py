@@ -1,4 +1,4 @@
-"""One look at a live loader, in the patient's own process, when it is iterated for the first time.
+"""One look at a live loader, in the target's own process, when it is iterated for the first time.
 
 No exception leaves this file, and it takes two seconds at most: a part that fails or takes too long is left unknown.
 """

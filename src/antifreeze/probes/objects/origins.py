@@ -254,7 +254,7 @@ def assignments(nodes: Iterable[ast.AST]) -> Iterator[Assignment]:
 # --- ways
 
 
-class Trodden:
+class WalkedPaths:
     """The paths of a walk, so that the way to each object can be told."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from antifreeze import machine
 from antifreeze.machine import Kin
-from antifreeze.probes.processes import reading
+from antifreeze.probes.processes import classify_stack
 from antifreeze.probes.processes.loader_code import OUR_MEMORY
 from antifreeze.probes.processes.spy import Spied, stacks_of
 
@@ -82,11 +82,11 @@ def members(program: Sequence[Kin], stacks: dict[int, Spied]) -> list[Member]:
 
 def _role(kin: Kin, spied: Spied) -> str | None:
     main = spied.main(kin.pid)
-    by_stack = reading.role_by_stack(main.calls) if main else None
+    by_stack = classify_stack.role_by_stack(main.calls) if main else None
     if by_stack is not None:
         return by_stack
     is_ours = machine.has_mapped(kin.pid, OUR_MEMORY)
-    return reading.role_by_name(kin.name, kin.command, maps_our_memory=is_ours)
+    return classify_stack.role_by_name(kin.name, kin.command, maps_our_memory=is_ours)
 
 
 def _numbers(program: Sequence[Kin], roles: dict[int, str | None], stacks: dict[int, Spied]) -> dict[int, int]:
@@ -103,12 +103,12 @@ def _numbers(program: Sequence[Kin], roles: dict[int, str | None], stacks: dict[
 
 def _number(kin: Kin, spied: Spied) -> int | None:
     main = spied.main(kin.pid)
-    return reading.worker_number(main.calls) if main else None
+    return classify_stack.worker_number(main.calls) if main else None
 
 
 def _rank(kin: Kin, spied: Spied) -> int | None:
     main = spied.main(kin.pid)
-    given = reading.rank_in(main.calls) if main else None
+    given = classify_stack.rank_in(main.calls) if main else None
     if given is not None:
         return given
     told = machine.environment_of(kin.pid, _RANK_VARIABLES)
