@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antifreeze.probes.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import ProgramResult, run_bounded
 
 if TYPE_CHECKING:  # rich takes a tenth of a second, and `antifreeze run` does not need it
     from rich.console import Console
@@ -44,7 +44,7 @@ class Engine:
     mode: str
     """Value of ANTIFREEZE: ours must not quietly be torch's, and torch's must not be ours."""
 
-    def run(self, *words: str, timeout_s: float = TIMEOUT_S) -> Outcome:
+    def run(self, *words: str, timeout_s: float = TIMEOUT_S) -> ProgramResult:
         return run_bounded(
             [*self.command, *words], timeout_s=timeout_s, environ={**os.environ, "ANTIFREEZE": self.mode}
         )
@@ -155,7 +155,7 @@ def show_doctor(console: Console) -> list[str]:
     return []
 
 
-def unfinished(name: str, outcome: Outcome) -> list[str]:
+def unfinished(name: str, outcome: ProgramResult) -> list[str]:
     if outcome.exit_status is None:
         return [f"{name}: still running after {outcome.seconds:.0f} s, stopped"]
     if outcome.exit_status != 0:
@@ -163,7 +163,7 @@ def unfinished(name: str, outcome: Outcome) -> list[str]:
     return []
 
 
-def results(outcome: Outcome) -> list[dict[str, Any]]:
+def results(outcome: ProgramResult) -> list[dict[str, Any]]:
     """What a script of ours printed: one JSON object per line."""
     return [json.loads(line) for line in outcome.stdout.splitlines() if line.startswith("{")]
 

@@ -112,9 +112,9 @@ def facts_of(arguments: argparse.Namespace) -> Facts:
 
 def examined(target: Target, arguments: argparse.Namespace) -> Facts:
     """What running it tells."""
-    from antifreeze.probes.trials.examination import Options, examine
+    from antifreeze.probes.trials.examination import ExaminationOptions, examine
 
-    options = Options(
+    options = ExaminationOptions(
         batches=positive(arguments.batches, "--batches"), timeout_s=SPAN.read(arguments.timeout, where="--timeout")
     )
     announce(WILL_RUN.format(target.name), arguments)

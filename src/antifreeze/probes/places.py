@@ -27,7 +27,7 @@ def is_users(file: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PlaceMaker:
     """Makes places of the lines of one program."""
 
     base: str

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from antifreeze.doctor.facts import Outcome, Trial
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.content import content_of
 from antifreeze.probes.target.trial_run import TrialRun
 from antifreeze.probes.target.without_workers import WithoutWorkers
@@ -61,7 +61,7 @@ def signals_as_before() -> Iterator[None]:
 
 def load(dataset: Any, directory: Path, **workers_had: Any) -> tuple[WithoutWorkers, Trial]:
     """All batches of it; what workers had is given as `_0=…`."""
-    places = Places(base=str(Path(__file__).parent), cwd="/")
+    places = PlaceMaker(base=str(Path(__file__).parent), cwd="/")
     is_stream = isinstance(dataset, IterableDataset)
     plan = TrialPlan(number=1, loader=0, engine="torch", workers=0, is_stream=is_stream)
     trial_run = TrialRun(plan, directory=directory, places=places)

@@ -14,7 +14,7 @@ import pytest
 from antifreeze.doctor.diagnosis import diagnose
 from antifreeze.doctor.facts import Facts, Outcome, Trial
 from antifreeze.doctor.finding import Weight
-from antifreeze.probes.trials.examination import PREFIX, Options, examine
+from antifreeze.probes.trials.examination import PREFIX, ExaminationOptions, examine
 from leftovers import wait_until
 
 HEAD = """
@@ -151,7 +151,7 @@ def examined(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             if name in ("healthy", "hangs", "spawns", "is_used_up", "remembers", "opens_lazily", "asks_a_thread")
             else 25.0
         )
-        return examine([str(script), "--epochs", "3"], options=Options(timeout_s=timeout_s))
+        return examine([str(script), "--epochs", "3"], options=ExaminationOptions(timeout_s=timeout_s))
 
     with ThreadPoolExecutor(3) as pool:
         return dict(zip(asked, pool.map(facts, asked), strict=True))
@@ -268,8 +268,8 @@ def test_whoever_interrupts_it_finds_nothing_left(signum: signal.Signals, tmp_pa
     with script.open("a") as file:
         file.write("subprocess.run([sys.executable, '-c', 'import os, time; os.setsid(); time.sleep(600)'])\n")
     doctor = (
-        "import sys\nfrom antifreeze.probes.trials.examination import PREFIX, Options, examine\n"
-        "examine(sys.argv[1:], options=Options(timeout_s=30))"
+        "import sys\nfrom antifreeze.probes.trials.examination import PREFIX, ExaminationOptions, examine\n"
+        "examine(sys.argv[1:], options=ExaminationOptions(timeout_s=30))"
     )
     process = subprocess.Popen([sys.executable, "-c", doctor, str(script)], stderr=subprocess.DEVNULL)
     try:
@@ -292,7 +292,7 @@ def test_a_temporary_directory_that_is_too_far_away_for_torchs_sockets_is_named(
     monkeypatch.setattr(tempfile, "tempdir", str(far))  # where the target's sockets go, with all else of an examination
     script = tmp_path / "train.py"
     script.write_text(PROGRAMS["healthy"])
-    facts = examine([str(script)], options=Options(timeout_s=40.0))
+    facts = examine([str(script)], options=ExaminationOptions(timeout_s=40.0))
     assert as_written(facts).outcome is Outcome.HANG
     (found,) = diagnose(facts)
     assert (found.code, found.weight) == ("AF906", Weight.CERTAIN)

@@ -11,7 +11,7 @@ import pytest
 
 from antifreeze.doctor.facts import Loader, Place
 from antifreeze.probes.trials.record_files import (
-    Records,
+    LogRecords,
     WorkerFiles,
     add_record,
     has_record,
@@ -50,7 +50,7 @@ def example(kind: Any) -> Any:
 def test_a_line_is_read_as_it_was_written(kind: Any, tmp_path: Path) -> None:
     record = example(kind)
     add_record(tmp_path / "log", record)
-    assert list(Records(tmp_path / "log").all(kind)) == [record]
+    assert list(LogRecords(tmp_path / "log").all(kind)) == [record]
 
 
 @pytest.mark.parametrize("kind", [TrialStart, SeenFromOutside])
@@ -62,26 +62,26 @@ def test_a_whole_file_is_read_as_it_was_written(kind: Any, tmp_path: Path) -> No
 
 def test_what_is_not_there_is_none(tmp_path: Path) -> None:
     assert read_whole(tmp_path / "file", Place) is None
-    assert Records(tmp_path / "log").last(Loader) is None
+    assert LogRecords(tmp_path / "log").last(Loader) is None
 
 
 def test_the_last_record_of_a_kind_counts(tmp_path: Path) -> None:
     for seconds in (1.0, 2.0):
         add_record(tmp_path / "log", LoaderShutdown(seconds=seconds))
     add_record(tmp_path / "log", NoneSample(sample="5"))
-    assert Records(tmp_path / "log").last(LoaderShutdown) == LoaderShutdown(seconds=2.0)
+    assert LogRecords(tmp_path / "log").last(LoaderShutdown) == LoaderShutdown(seconds=2.0)
 
 
 def test_half_a_line_of_a_killed_process_is_left_out(tmp_path: Path) -> None:
     add_record(tmp_path / "log", NoneSample(sample="5"))
     with (tmp_path / "log").open("a") as log:
         log.write('NoneSample {"sam')
-    assert list(Records(tmp_path / "log").all(NoneSample)) == [NoneSample(sample="5")]
+    assert list(LogRecords(tmp_path / "log").all(NoneSample)) == [NoneSample(sample="5")]
 
 
 def test_a_line_without_its_text_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("NoneSa")
-    assert not list(Records(tmp_path / "log").all(NoneSample))
+    assert not list(LogRecords(tmp_path / "log").all(NoneSample))
 
 
 def test_a_kind_can_be_looked_for_without_reading_all(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antifreeze.doctor.facts import Outcome, Place, Raised, Trial
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.hang_detector import TrialVerdict
 from antifreeze.probes.trials.record_files import (
     StateFile,
@@ -33,7 +33,7 @@ from antifreeze.probes.trials.records import (
 )
 from antifreeze.probes.trials.trial_facts import contents_of, read_trial, samples_to_blame
 
-PLACES = Places(base="/data", cwd="/data")
+PLACES = PlaceMaker(base="/data", cwd="/data")
 PLAN = TrialPlan(number=1, loader=0, engine="torch", workers=2, is_as_written=True)
 END = TrialProgress(passes=1, batches=1, seconds=1.0)
 HANGS = SeenFromOutside(verdict=TrialVerdict.HANGS)

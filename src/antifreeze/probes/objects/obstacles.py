@@ -64,7 +64,7 @@ def crosses(parts: Mapping[str, Any], *, patience_s: float) -> bool | None:
 
 
 def _is_array(thing: Any) -> bool:
-    """Whether this is an array of numbers: whoever takes a large one apart may copy it."""
+    """Whether this is an array of numbers: taking a large one apart may copy it."""
     array = loaded("numpy:ndarray")
     return array is not None and isinstance(thing, array) and not thing.dtype.hasobject
 

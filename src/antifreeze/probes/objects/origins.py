@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from antifreeze.doctor.facts import Place
 from antifreeze.engine.crossing.reading import ancestors, is_a, module_of, namespace_of
-from antifreeze.probes.places import Places, is_ours, is_users
+from antifreeze.probes.places import PlaceMaker, is_ours, is_users
 from antifreeze.probes.syntax import Definition, assigned, definitions, statements, targets
 
 _QUALIFIED_NAME: Any = type.__dict__["__qualname__"]
@@ -33,7 +33,7 @@ Way = Iterable[tuple[Any, str]]
 """Objects, each with the name (`attribute`, `<variable>`) that leads on from it; the last comes first."""
 
 
-class Assignment(NamedTuple):
+class AssignedLine(NamedTuple):
     """A statement that gives something a value."""
 
     line: int
@@ -102,13 +102,13 @@ def variable_assigned_at(function: types.FunctionType, name: str) -> Place | Non
     return _first(file, (each for node in around for each in _of_name(statements(node.body), name)))
 
 
-def _of_name(nodes: Iterable[ast.AST], name: str) -> Iterator[Assignment]:
+def _of_name(nodes: Iterable[ast.AST], name: str) -> Iterator[AssignedLine]:
     for each in assignments(nodes):
         if isinstance(each.target, ast.Name) and each.target.id == name:
             yield each
 
 
-def _first(file: str, found: Iterable[Assignment]) -> Place | None:
+def _first(file: str, found: Iterable[AssignedLine]) -> Place | None:
     lines = sorted((each.is_constant, each.line) for each in found)
     return _place(file, lines[0][1]) if lines else None
 
@@ -184,7 +184,7 @@ def _assigned_from_outside(attribute: str) -> Place | None:
 
 def _place(file: str, line: int, function: str = "") -> Place:
     """A line, as it is told to the user."""
-    return Places(base=_root(), cwd=_root()).place(absolute(file), line, function)
+    return PlaceMaker(base=_root(), cwd=_root()).place(absolute(file), line, function)
 
 
 def absolute(file: str) -> str:
@@ -242,13 +242,13 @@ def definitions_in(file: str) -> tuple[tuple[str, Definition], ...]:
     return () if found is None else tuple(definitions(found))
 
 
-def assignments(nodes: Iterable[ast.AST]) -> Iterator[Assignment]:
+def assignments(nodes: Iterable[ast.AST]) -> Iterator[AssignedLine]:
     """What these give a value, each target for itself."""
     for node in nodes:
         given = [(node.target, node.iter)] if isinstance(node, ast.For | ast.AsyncFor) else assigned(node)
         for target, value in given:
             for each in targets(target):
-                yield Assignment(each.lineno, each, isinstance(value, ast.Constant))
+                yield AssignedLine(each.lineno, each, isinstance(value, ast.Constant))
 
 
 # --- ways

@@ -1,6 +1,6 @@
 """Which processes belong to a program, and what each of them is.
 
-Whoever asks about a worker means the program that it works for; and a rank that waits is understood from what the other
+A question about a worker is one about the program that it works for. A rank that waits is understood from what the other
 ranks do, so those on this machine belong to it, too.
 """
 
@@ -60,7 +60,7 @@ def members(program: Sequence[Kin], stacks: dict[int, Spied]) -> list[Member]:
     ranks = {kin.pid: _rank(kin, stacks.get(kin.pid, Spied())) for kin in program}
     masters = {kin.parent for kin in program if roles[kin.pid] in ("worker", "our-worker", "stem", "fork-server")}
     free = [kin for kin in program if roles[kin.pid] is None]
-    # A rank is whoever has a number that its parent has not.
+    # A rank is a process that has a number which its parent has not.
     trainers = [kin for kin in free if kin.pid in masters or ranks[kin.pid] not in (None, ranks.get(kin.parent))]
     launchers = {kin.parent for kin in trainers} - {kin.pid for kin in trainers}
     for kin in free:

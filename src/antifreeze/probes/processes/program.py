@@ -43,7 +43,7 @@ def look_at_program(pid: int, *, native: bool = False, keep_values: bool = False
         snapshot(history, stacks[history.pid], native=natives.get(history.pid, ()), keep_values=keep_values)
         for history in histories
     ]
-    pictures.sort(key=lambda picture: picture.role == "launcher")  # it comes last, for nobody asks about it
+    pictures.sort(key=lambda picture: picture.role == "launcher")  # it comes last, because it is never to blame
     return who_waits_for_whom(pictures)
 
 

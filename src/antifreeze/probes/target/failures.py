@@ -1,9 +1,9 @@
-"""An exception of the target's → the fact that tells of it."""
+"""An exception of the target → the fact that tells of it."""
 
 from __future__ import annotations
 
 from antifreeze.doctor.facts import Raised
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 
 MOST_CHARACTERS = 2000
 
@@ -12,7 +12,7 @@ def raised_fact(
     error: BaseException,
     *,
     stage: str,
-    places: Places,
+    places: PlaceMaker,
     worker: int | None = None,
     sample: str | None = None,
     batch: tuple[str, ...] = (),

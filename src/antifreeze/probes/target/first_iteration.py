@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from antifreeze.doctor.facts import Place
 from antifreeze.observe.beside import Beside
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.trials.record_files import read_whole, write_whole
 
@@ -71,7 +71,7 @@ def note_loader(directory: str, *, workers: int) -> None:
         os.close(os.open(os.path.join(directory, f"seen-{min(workers, 1)}"), os.O_CREAT | os.O_WRONLY, 0o600))
 
 
-def examine_and_leave(loader: Any, directory: str, places: Places, iterate: Any) -> NoReturn:
+def examine_and_leave(loader: Any, directory: str, places: PlaceMaker, iterate: Any) -> NoReturn:
     """The trials, and the end of the process: nothing of the program comes after its first batch."""
     iterated_at = places.of_caller(depth=3)[1]
     try:
@@ -92,9 +92,9 @@ def examine_and_leave(loader: Any, directory: str, places: Places, iterate: Any)
         os._exit(0)
 
 
-def places_of(directory: str) -> Places:
+def places_of(directory: str) -> PlaceMaker:
     """As the one who started us wrote it down."""
-    places = read_whole(Path(directory, "places"), Places)
+    places = read_whole(Path(directory, "places"), PlaceMaker)
     assert places is not None
     return places
 

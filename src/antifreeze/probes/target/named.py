@@ -1,7 +1,7 @@
 """A loader by its name: `python -m antifreeze.probes.target.named package.module:loader`.
 
 Imports the module as the program's own directory would have it, takes the loader, or has a function make it, and iterates
-it; whoever watches first iterations sees it then.
+it; that first iteration is what the doctor waits for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One trial: iterate a loader until its epoch ends, its time is over, or something happens; then end its workers.
 
-Whoever watches from outside ends a trial with a signal, which raises `Ended` wherever the main thread is.
+The watcher ends a trial from outside with a signal, which raises `TrialEnded` wherever the main thread is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from antifreeze.machine import private_bytes
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.content import tensors_of
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.workers import WatchedLoop
@@ -55,7 +55,7 @@ DEATH_S = 0.5
 CUT_OFF_S = 3.0
 
 
-class Ended(BaseException):
+class TrialEnded(BaseException):
     """The trial has been ended from outside."""
 
 
@@ -64,7 +64,7 @@ _is_under_way = False
 
 def end_trial(signum: int, frame: Any) -> None:
     if _is_under_way:  # else the signal was late, and there is nothing to end
-        raise Ended
+        raise TrialEnded
 
 
 def hush_dead_workers() -> None:
@@ -79,7 +79,7 @@ def hush_dead_workers() -> None:
 class TrialRun:
     """A trial under way."""
 
-    def __init__(self, plan: TrialPlan, *, directory: Path, places: Places) -> None:
+    def __init__(self, plan: TrialPlan, *, directory: Path, places: PlaceMaker) -> None:
         self.plan = plan
         self.directory = directory / plan.name
         self.directory.mkdir(mode=0o700)
@@ -119,14 +119,14 @@ class TrialRun:
                     self._begin_pass()
                     iterator = iterate(loader)
                     self._take_batches(iterator)
-            except Ended:
+            except TrialEnded:
                 self.progress.is_ended = True
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
                 hush_dead_workers()
                 self._note_failure(error, has_started=iterator is not None)
             self.log.write(BeforeShutdown(workers=self._exits(iterator), trainer_bytes=private_bytes()))
             self._shut_down(iterator)
-        except Ended:  # it was late, and ends the shutdown
+        except TrialEnded:  # it was late, and ends the shutdown
             self.progress.is_ended = True
         finally:
             from antifreeze.torch_side.loaders import forget_iterator  # noqa: PLC0415 - torch is there by now
@@ -223,7 +223,7 @@ class TrialRun:
         began, said = time.monotonic(), ""
         try:
             shut_down()
-        except Ended:
+        except TrialEnded:
             raise
         except BaseException as error:  # noqa: BLE001 - workers that died make torch raise here once more
             said = repr(error)

@@ -18,19 +18,19 @@ from typing import Any
 
 from antifreeze.doctor.facts import Loader, Outcome, Place, Trial
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.subsets import originals
 from antifreeze.probes.target.trial_run import FEW_BATCHES_S, TrialRun
 from antifreeze.probes.target.without_workers import WithoutWorkers
 from antifreeze.probes.trials.record_files import STACK_SIGNAL, RecordLog, add_record, read_whole, trainer_log
 from antifreeze.probes.trials.records import (
     WRITTEN_S,
-    Limits,
     LocksHeld,
     OriginalIndices,
     ProbeFault,
     SameSeeds,
     TrainerRecord,
+    TrialLimits,
     TrialPlan,
     WrongSamples,
 )
@@ -56,7 +56,7 @@ class TrialSeries:
     def __init__(
         self,
         directory: Path,
-        places: Places,
+        places: PlaceMaker,
         *,
         iterate: Callable[[Any], Iterator[Any]],
         built_at: Callable[[Any], Place | None],
@@ -66,7 +66,7 @@ class TrialSeries:
         self._iterate = iterate
         self._built_at = built_at
         self._log = RecordLog(directory / "loaders")
-        limits = read_whole(directory / "options", Limits)
+        limits = read_whole(directory / "options", TrialLimits)
         assert limits is not None
         self._batches = limits.batches
         self._deadline = limits.deadline - RESERVE_S
@@ -153,7 +153,7 @@ class TrialSeries:
 
     def _try_what_fails(self, loader: Any, written: Trial) -> None:
         if any(death.locks_held for death in written.deaths):
-            return  # nobody can take these any more, and we would wait for them like anybody else
+            return  # these can never be taken again, and a trial would wait for them, too
         failed, deadly = samples_to_blame(written)
         hangs = written.outcome is Outcome.HANG
         if not self._hangs_alone(loader, failed=failed, deadly=deadly, is_deadly_now=hangs):
@@ -190,7 +190,7 @@ class TrialSeries:
         return trial
 
     def _try_deadly(self, loader: Any, deadly: list[str]) -> Trial:
-        """In the trainer: whoever watches may see the same happen to it."""
+        """Fetch these in the trainer, where the watcher may see it die or hang in the same way."""
         if self._is_stream(loader):
             return self._try_alone(loader, failed=[], not_yet=[])
         trial_run = self._begin(loader, 0, workers=0, engine="torch", purpose="deadly")
@@ -256,7 +256,7 @@ class TrialSeries:
         return trial
 
     def _note_locks(self, loader: Any, trial_run: TrialRun) -> None:
-        """Locks of the dataset that nobody holds who is alive, and that cannot be taken."""
+        """Note locks of the dataset that cannot be taken although no living process holds them."""
         from multiprocessing.synchronize import Lock, RLock, Semaphore  # noqa: PLC0415 - imports that not every system has
 
         held = []
@@ -291,7 +291,7 @@ def _note(trial: Path, record: TrainerRecord) -> None:
 
 
 def keep_temporary_files_in(directory: Path) -> None:
-    """Sockets of multiprocessing's, which nobody removes when processes are killed, go where all is removed."""
+    """Put the sockets of multiprocessing, which stay behind when processes are killed, where everything is removed."""
     config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]
     if config.get("tempdir") is None:
         directory.mkdir(mode=0o700)

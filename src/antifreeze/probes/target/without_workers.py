@@ -1,4 +1,4 @@
-"""The trial without workers, in the trainer itself: does the data come when nobody else is involved, and is it the same?
+"""The trial without workers, in the trainer itself: does the data come without other processes, and is it the same?
 
 Samples that a worker died of or hung at are kept for the end, when there is nothing left to lose.
 """
@@ -17,7 +17,7 @@ from antifreeze.engine.worker.retrace import retrace
 from antifreeze.probes.target.content import content_of
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.generators import global_states
-from antifreeze.probes.target.trial_run import Ended, TrialRun
+from antifreeze.probes.target.trial_run import TrialEnded, TrialRun
 from antifreeze.probes.trials.record_files import short
 from antifreeze.probes.trials.records import FetchTotals, NoneSample, NonFiniteSample, ProcessExit, SwallowedErrors
 from antifreeze.probes.trials.trial_facts import MOST_NOT_FINITE, slowest
@@ -68,7 +68,7 @@ class WithoutWorkers:
                     return
                 self._load_batch(batch, not_yet=not_yet)
             self._trial_run.progress.is_whole_epoch = True
-        except Ended:
+        except TrialEnded:
             self._trial_run.progress.is_ended = True
         except BaseException as error:  # noqa: BLE001 - of the sampler, which may want to exit: a fact
             self._note_failure(error, stage="sampler")
@@ -99,7 +99,7 @@ class WithoutWorkers:
         began = time.monotonic()
         try:
             sample = self._dataset[index]
-        except Ended:
+        except TrialEnded:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the dataset raises, exits included, is a fact
             self._note_failure(error, stage="fetch", sample=name)
@@ -112,7 +112,7 @@ class WithoutWorkers:
         try:
             for index in _meant_by(names):
                 self.fetch(index)
-        except Ended:
+        except TrialEnded:
             self._trial_run.progress.is_ended = True
 
     def _note(self, name: str, index: Any, sample: Any, seconds: float) -> None:
@@ -134,7 +134,7 @@ class WithoutWorkers:
         began = time.monotonic()
         try:
             batch = self._loader.collate_fn(samples)
-        except Ended:
+        except TrialEnded:
             raise
         except BaseException as error:  # noqa: BLE001 - likewise
             self._note_failure(error, stage="collate")
@@ -171,7 +171,7 @@ class WithoutWorkers:
                     self._collate(batch if auto_collates(self._loader) else batch[0])
                 if len(batch) < size:
                     return found, True
-        except Ended:
+        except TrialEnded:
             self._trial_run.progress.is_ended = True
         except BaseException as error:  # noqa: BLE001 - of the dataset: a fact
             self._note_failure(error, stage="fetch", sample=str(self._seen.totals.samples))
@@ -212,7 +212,7 @@ class WithoutWorkers:
         before = global_states()
         try:
             again = {content_of(self._dataset[index]).digest for _ in range(REPEATS)}
-        except Ended:
+        except TrialEnded:
             raise
         except BaseException:  # noqa: BLE001 - then it is not the same
             return False

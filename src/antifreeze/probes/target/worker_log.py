@@ -1,4 +1,4 @@
-"""The journal that a worker of torch's keeps: at which sample it is, what it found in it, what went wrong.
+"""What one of torch's workers writes down: at which sample it is, what it found in it, what went wrong.
 
 It must cost little beside what it watches: contents are compared for some seconds of work only, and memory is measured as
 often as a small share of the time allows.
@@ -16,7 +16,7 @@ from typing import Any
 
 from antifreeze.doctor.facts import SlowSample
 from antifreeze.machine import private_bytes
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.content import content_of
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.generators import global_states, held_generators
@@ -47,7 +47,7 @@ FIRST_ITEMS = 3
 class WorkerLog:
     """Of one worker."""
 
-    def __init__(self, directory: Path, worker: int, places: Places) -> None:
+    def __init__(self, directory: Path, worker: int, places: PlaceMaker) -> None:
         self.worker = worker
         self.places = places
         self.sample = ""

@@ -19,7 +19,7 @@ from typing import Any
 from antifreeze.doctor.facts import Place, Raised
 from antifreeze.engine.crossing.explain import Culprit, describe, find_culprit
 from antifreeze.engine.worker.retrace import retrace
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.content import odd_one
 from antifreeze.probes.target.failures import raised_fact, type_name
 from antifreeze.probes.target.worker_log import WorkerLog
@@ -30,7 +30,7 @@ from antifreeze.probes.trials.records import ProbeFault, ProcessExit, UnsentResu
 class WatchedLoop:
     """In the place of the loop that runs in torch's workers."""
 
-    def __init__(self, directory: Path, places: Places) -> None:
+    def __init__(self, directory: Path, places: PlaceMaker) -> None:
         self.directory = directory
         self.places = places
         self.original: Callable[..., None] | None = None
@@ -240,7 +240,7 @@ def _watch_worker_info(log: WorkerLog) -> None:
     info = worker_info()
     kind: Any = type(info)
 
-    class Watched(kind):  # type: ignore[misc]
+    class WatchedInfo(kind):  # type: ignore[misc]
         __slots__ = ()
 
         def __getattribute__(self, name: str) -> Any:
@@ -249,11 +249,11 @@ def _watch_worker_info(log: WorkerLog) -> None:
             return super().__getattribute__(name)
 
     with contextlib.suppress(TypeError):  # torch's class may be of another make one day
-        object.__setattr__(info, "__class__", Watched)
+        object.__setattr__(info, "__class__", WatchedInfo)
 
 
 def _watch_feeder(log: WorkerLog) -> None:
-    """What cannot be pickled is lost in a thread of the queue: torch's trainer waits for it for ever."""
+    """Note results that cannot be pickled: they are lost in a thread of the queue, and torch's trainer waits forever."""
     from multiprocessing.queues import Queue  # noqa: PLC0415
 
     on_error = Queue._on_queue_feeder_error  # type: ignore[attr-defined]
@@ -290,7 +290,7 @@ class _Nowhere:
         return len(text)
 
 
-def _place_of(thing: Any, places: Places) -> Place | None:
+def _place_of(thing: Any, places: PlaceMaker) -> Place | None:
     code = getattr(getattr(thing, "__func__", thing), "__code__", None)
     if code is not None:
         return places.place(code.co_filename, code.co_firstlineno, code.co_qualname)

@@ -17,10 +17,10 @@ from pathlib import Path
 from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, Trial
 from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
 from antifreeze.probes.bounded import TargetProcess, ending_in_order
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.monitor import TrialMonitor
-from antifreeze.probes.trials.record_files import EXAMINE, Records, read_whole, write_whole
-from antifreeze.probes.trials.records import Limits, ProbeFault, SeenFromOutside, TrialStart
+from antifreeze.probes.trials.record_files import EXAMINE, LogRecords, read_whole, write_whole
+from antifreeze.probes.trials.records import ProbeFault, SeenFromOutside, TrialLimits, TrialStart
 from antifreeze.probes.trials.stuck_process import runs, stuck_process
 from antifreeze.probes.trials.trial_facts import read_trial, with_second_epoch
 
@@ -34,7 +34,7 @@ TRIED_SHARE = 0.92
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ExaminationOptions:
     """The limits of an examination."""
 
     timeout_s: float = 60.0
@@ -43,7 +43,9 @@ class Options:
     """As many make a trial whole, if an epoch takes too long."""
 
 
-def examine(command: Sequence[str], *, options: Options, progress: Callable[[str], None] = lambda said: None) -> Facts:
+def examine(
+    command: Sequence[str], *, options: ExaminationOptions, progress: Callable[[str], None] = lambda said: None
+) -> Facts:
     """Run a script with its arguments, or `module:loader`; whatever happens, nothing of it is left."""
     check_hook_reaches_python()
     with (
@@ -52,9 +54,9 @@ def examine(command: Sequence[str], *, options: Options, progress: Callable[[str
     ):
         directory = Path(name)
         began = time.monotonic()
-        places = Places(base=_base_of(command), cwd=os.getcwd())
+        places = PlaceMaker(base=_base_of(command), cwd=os.getcwd())
         write_whole(directory / "places", places)
-        limits = Limits(batches=options.batches, deadline=began + TRIED_SHARE * options.timeout_s)
+        limits = TrialLimits(batches=options.batches, deadline=began + TRIED_SHARE * options.timeout_s)
         write_whole(directory / "options", limits)
         environ = {**with_hook(os.environ), EXAMINE: name}
         outputs = {"stdout": directory / "stdout", "stderr": directory / "stderr"}
@@ -84,9 +86,9 @@ class _Examination:
         command: Sequence[str],
         target: TargetProcess,
         directory: Path,
-        places: Places,
+        places: PlaceMaker,
         began: float,
-        options: Options,
+        options: ExaminationOptions,
         progress: Callable[[str], None],
     ) -> None:
         self._command = command
@@ -177,11 +179,11 @@ class _Examination:
         return Outcome.ERROR if status else Outcome.OK
 
     def _fault(self) -> str:
-        faults = [fault.text for fault in Records(self._directory / "loaders").all(ProbeFault)]
+        faults = [fault.text for fault in LogRecords(self._directory / "loaders").all(ProbeFault)]
         return "\n".join([*faults, tail(self._directory / "fault")]).strip()
 
     def _loaders(self) -> tuple[Loader, ...]:
-        return tuple(Records(self._directory / "loaders").all(Loader))
+        return tuple(LogRecords(self._directory / "loaders").all(Loader))
 
     def _trials(self) -> tuple[Trial, ...]:
         found: list[Trial] = []

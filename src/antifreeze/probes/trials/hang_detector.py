@@ -13,14 +13,14 @@ from enum import StrEnum
 BLOCKED_S = 8.0
 # The same, before the very first sample: connections are made and indices are built then.
 FIRST_BLOCKED_S = 15.0
-# A result has been lost on its way, and nobody will make it again: what is still to come comes soon.
+# A result has been lost on its way, and it is not made again: what is still to come comes soon.
 LOST_S = 3.0
 # One sample computes for so long, and so many times as long as the slowest so far.
 ENDLESS_S = 12.0
 ENDLESS_TIMES = 50.0
 # Something computes, and nothing has come of it for so long: no more is waited for.
 LONGEST_S = 35.0
-# Less of a processor than this is no computing: whoever waits looks up now and then.
+# Less of a processor than this is no computing: a process that waits wakes up now and then.
 IDLE_SHARE = 0.05
 
 

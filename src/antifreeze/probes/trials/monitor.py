@@ -13,7 +13,7 @@ from pathlib import Path
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import TargetProcess, ask, kill
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.hang_detector import HangDetector, ProcessSeen, TrialLook, TrialVerdict
 from antifreeze.probes.trials.record_files import (
     END_SIGNAL,
@@ -33,7 +33,7 @@ from antifreeze.probes.trials.stuck_process import runs, stuck_process
 ANSWER_S = 3.0
 # torch gives each worker that is stuck five seconds, one after the other; the first of them is enough to see that.
 SHUTDOWN_S = 6.0
-# A worker that takes so long for a sample is looked at, as long as nobody knows what will come of it.
+# A worker that takes so long for a sample is looked at at once: later it may be gone.
 LONG_S = 2.0
 MOST_LONG = 4
 # Workers that wait for a dead trainer find out within their next look, those that are stuck never.
@@ -52,7 +52,7 @@ MOST_CHARACTERS = 6000
 class TrialMonitor:
     """Of one trial."""
 
-    def __init__(self, directory: Path, target: TargetProcess, places: Places) -> None:
+    def __init__(self, directory: Path, target: TargetProcess, places: PlaceMaker) -> None:
         self.directory = directory
         start = read_whole(directory / "about", TrialStart)
         assert start is not None

@@ -2,7 +2,7 @@
 
 An examination has a directory, and each trial one below it (`t01`, `t02` …):
 
-    options, places     Limits, Places       what the watcher wants
+    options, places     TrialLimits, PlaceMaker   what the watcher wants
     script-raised       Raised               the exception that ended the script
     loaders             Loader, ProbeFault   what was found in the program, a line each
     t01/about           TrialStart           what is tried, and by which process
@@ -114,7 +114,7 @@ def has_record(path: Path, kind: type[Record]) -> bool:
         return False
 
 
-class Records:
+class LogRecords:
     """All whole lines of a log; a process that was killed may have left half of one."""
 
     def __init__(self, path: Path) -> None:

@@ -20,7 +20,7 @@ WRITTEN_S = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TrialLimits:
     """Of an examination."""
 
     batches: int
@@ -47,7 +47,7 @@ class TrialPlan:
     seconds: float = WRITTEN_S
     """Of progress, after the first batch."""
     batches: int = 50
-    """As `Limits.batches`."""
+    """As `TrialLimits.batches`."""
     prefetch: int | None = None
     """Batches that each worker makes ahead."""
     start_method: str | None = None

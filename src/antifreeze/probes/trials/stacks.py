@@ -1,4 +1,4 @@
-"""The Python stack of a process of a target's: from outside, or written by itself where nobody may look."""
+"""The Python stack of a process of the target: seen from outside, or written by itself where we may not look."""
 
 from __future__ import annotations
 

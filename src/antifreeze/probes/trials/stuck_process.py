@@ -1,4 +1,4 @@
-"""A process of a target's as it is at one moment: its stack, what it waits for, what it has used."""
+"""A process of the target as it is at one moment: its stack, what it waits for, what it has used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.records import ProcessState
 from antifreeze.probes.trials.stacks import library_of, main_stack, own_part, signalled_stack
 
@@ -23,7 +23,7 @@ def stuck_process(
     pid: int,
     *,
     role: str,
-    places: Places,
+    places: PlaceMaker,
     worker: int | None = None,
     state: ProcessState | None = None,
     since: float | None = None,

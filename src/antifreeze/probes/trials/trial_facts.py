@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 
 from antifreeze.doctor.facts import Death, Outcome, Place, Raised, SlowSample, Stuck, Trial, WorkerMemory
-from antifreeze.probes.places import Places
+from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.hang_detector import TrialVerdict
 from antifreeze.probes.trials.record_files import (
-    Records,
+    LogRecords,
     WorkerFiles,
     read_state,
     read_whole,
@@ -63,11 +63,11 @@ class _WorkerNotes:
         self.worker = files.worker
         self.pid = files.pid
         self.state: ProcessState | None = read_state(files.state)
-        self.records = Records(files.log)
+        self.records = LogRecords(files.log)
         self.crash = _text(files.crash)
 
 
-def read_trial(directory: Path, places: Places) -> Trial | None:
+def read_trial(directory: Path, places: PlaceMaker) -> Trial | None:
     """None: it has not begun."""
     start = read_whole(directory / "about", TrialStart)
     return None if start is None else _TrialReader(directory, start, places).trial()
@@ -77,7 +77,7 @@ def contents_of(directory: Path) -> dict[str, dict[int, int]]:
     """Sample → worker → what it held there, as a number to compare by."""
     found: dict[str, dict[int, int]] = {}
     for files in worker_files(directory):
-        for contents in Records(files.log).all(SampleContents):
+        for contents in LogRecords(files.log).all(SampleContents):
             for sample, digest in contents.digests.items():
                 found.setdefault(sample, {})[files.worker] = digest
     return found
@@ -85,18 +85,18 @@ def contents_of(directory: Path) -> dict[str, dict[int, int]]:
 
 def seeds_of(directory: Path) -> dict[int, Mapping[str, str]]:
     """Worker → the states in which the global generators started there."""
-    generators = ((files.worker, Records(files.log).last(GeneratorsAtStart)) for files in worker_files(directory))
+    generators = ((files.worker, LogRecords(files.log).last(GeneratorsAtStart)) for files in worker_files(directory))
     return {worker: found.process for worker, found in generators if found is not None}
 
 
 class _TrialReader:
-    def __init__(self, directory: Path, start: TrialStart, places: Places) -> None:
+    def __init__(self, directory: Path, start: TrialStart, places: PlaceMaker) -> None:
         self.directory = directory
         self.start = start
         self.plan = start.plan
         self.places = places
         self.workers = [_WorkerNotes(files) for files in worker_files(directory)]
-        self.trainer = Records(trainer_log(directory))
+        self.trainer = LogRecords(trainer_log(directory))
         self.end = self.trainer.last(TrialProgress)
         """None: the trainer did not get so far."""
         self.logs = [*(notes.records for notes in self.workers), self.trainer]
@@ -200,7 +200,7 @@ class _TrialReader:
         )
 
     def _end_of_trainer(self) -> Iterator[Death]:
-        """It ended in the middle of the trial, or would have, and nobody of us had asked it to."""
+        """The trainer ended in the middle of the trial, or would have, and we had not asked it to."""
         wanted = self.trainer.last(ProcessExit)
         if wanted is not None:
             yield Death(
@@ -337,13 +337,13 @@ def _signal_name(exitcode: int) -> str:
         return f"signal {-exitcode}"
 
 
-def crash_place(said: str, places: Places) -> Place | None:
+def crash_place(said: str, places: PlaceMaker) -> Place | None:
     """The innermost line of the user's in what faulthandler wrote, of the thread that crashed."""
     return places.of_frames(own_part(current_stack(said)))[1]
 
 
 def samples_to_blame(trial: Trial) -> tuple[list[str], list[str]]:
-    """The samples that failed, and those that a process died or hung at: these may do it again, to whoever asks."""
+    """The samples that failed, and those that a process died or hung at: these may do it again, in any process."""
     failed = [trial.raised.sample] if trial.raised and trial.raised.sample else []
     deadly: Iterable[str | None] = [
         *(death.sample for death in trial.deaths),
