@@ -7,8 +7,9 @@ import sysconfig
 from pathlib import Path
 
 from antifreeze.probes.places import PlaceMaker
+from antifreeze.probes.processes.classify_stack import own_frames
 from antifreeze.probes.trials.record_files import STACK_SIGNAL
-from antifreeze.probes.trials.stacks import current_stack, library_of, main_stack, own_part, signalled_stack
+from antifreeze.probes.trials.stacks import current_stack, library_of, main_stack, signalled_stack
 
 PROGRAM = f"""
 import faulthandler, sys, time
@@ -34,7 +35,7 @@ Current thread 0x00007f98 (most recent call first):
   File "{SITE}/ctypes/__init__.py", line 519 in string_at
   File "{__file__}", line 24 in decode
   File "{SITE}/fetch.py", line 54 in fetch
-  File "{SITE}/worker.py", line 300 in _worker_loop
+  File "{SITE}/torch/utils/data/_utils/worker.py", line 300 in _worker_loop
   File "{__file__}", line 90 in <module>
 
 Extension modules: numpy (total: 1)
@@ -43,14 +44,14 @@ Extension modules: numpy (total: 1)
 
 def test_the_crashed_thread_is_read_from_what_faulthandler_wrote() -> None:
     stack = current_stack(CRASH)
-    assert [(frame.function, frame.line) for frame in own_part(stack)][:2] == [("string_at", 519), ("decode", 24)]
-    assert own_part(stack)[-1].function == "_worker_loop"
-    assert str(PlaceMaker(base=str(HERE), cwd="/").of_frames(own_part(stack))[1]) == f"{Path(__file__).name}:24"
+    assert [(frame.function, frame.line) for frame in own_frames(stack)][:2] == [("string_at", 519), ("decode", 24)]
+    assert own_frames(stack)[-1].function == "_worker_loop"
+    assert str(PlaceMaker(base=str(HERE), cwd="/").of_frames(own_frames(stack))[1]) == f"{Path(__file__).name}:24"
 
 
 def test_what_a_forked_worker_has_from_its_trainer_is_not_its_own() -> None:
     waiting = CRASH.replace(f'"{__file__}", line 24 in decode', f'"{SITE}/queues.py", line 24 in get')
-    assert PlaceMaker(base=str(HERE), cwd="/").of_frames(own_part(current_stack(waiting)))[1] is None
+    assert PlaceMaker(base=str(HERE), cwd="/").of_frames(own_frames(current_stack(waiting)))[1] is None
 
 
 def test_a_process_is_seen_from_outside_and_can_tell_by_itself(tmp_path: Path) -> None:

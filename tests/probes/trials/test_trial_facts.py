@@ -10,6 +10,8 @@ from antifreeze.doctor.facts import Outcome, Place, Raised, Trial
 from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.hang_detector import TrialVerdict
 from antifreeze.probes.trials.record_files import (
+    ABOUT,
+    OUTSIDE,
     StateFile,
     WorkerFiles,
     add_record,
@@ -44,7 +46,7 @@ class Directory:
 
     def __init__(self, path: Path, **plan: Any) -> None:
         self.path = path
-        write_whole(path / "about", TrialStart(plan=replace(PLAN, **plan), pid=7, can_end=True, began=0.0))
+        write_whole(path / ABOUT, TrialStart(plan=replace(PLAN, **plan), pid=7, can_end=True, began=0.0))
 
     def trainer(self, *records: TrainerRecord) -> "Directory":
         for record in records:
@@ -61,7 +63,7 @@ class Directory:
         return self
 
     def outside(self, seen: SeenFromOutside) -> "Directory":
-        write_whole(self.path / "outside", seen)
+        write_whole(self.path / OUTSIDE, seen)
         return self
 
     def trial(self) -> Trial:

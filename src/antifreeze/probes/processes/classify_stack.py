@@ -51,12 +51,15 @@ def role_by_name(name: str, command: Iterable[str], *, maps_our_memory: bool) ->
 
 
 def own_part(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """As `own_frames`."""
+    return tuple(calls[: len(own_frames([call.frame for call in calls]))])
+
+
+def own_frames(frames: Sequence[Frame]) -> Sequence[Frame]:
     """What the process itself called: the rest of a forked worker's stack is the trainer's, from before it was there."""
-    for at, call in enumerate(calls):
-        if call.frame.file.endswith(tuple(_ROLES)):
-            borders = [n for n, each in enumerate(calls) if each.frame.file == call.frame.file and n >= at]
-            return tuple(calls[: borders[-1] + 1])
-    return tuple(calls)
+    loop = next((frame.file for frame in frames if frame.file.endswith(tuple(_ROLES))), None)
+    borders = [at for at, frame in enumerate(frames) if frame.file == loop]
+    return frames[: borders[-1] + 1] if borders else frames
 
 
 def worker_number(calls: Sequence[Call]) -> int | None:

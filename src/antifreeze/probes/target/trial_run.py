@@ -24,6 +24,7 @@ from antifreeze.probes.target.content import tensors_of
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.workers import WatchedLoop
 from antifreeze.probes.trials.record_files import (
+    ABOUT,
     END_SIGNAL,
     RecordLog,
     StateFile,
@@ -97,7 +98,7 @@ class TrialRun:
             signal.signal(END_SIGNAL, end_trial)
         self.show("start")
         start = TrialStart(plan=plan, pid=os.getpid(), can_end=can_end, began=self.began)
-        write_whole(self.directory / "about", start)
+        write_whole(self.directory / ABOUT, start)
 
     def show(self, stage: str, totals: FetchTotals | None = None, *, sample: str = "") -> None:
         """What the trainer is at, and what it has fetched itself."""

@@ -22,7 +22,15 @@ from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.subsets import originals
 from antifreeze.probes.target.trial_run import FEW_BATCHES_S, TrialRun
 from antifreeze.probes.target.without_workers import WithoutWorkers
-from antifreeze.probes.trials.record_files import STACK_SIGNAL, RecordLog, add_record, read_whole, trainer_log
+from antifreeze.probes.trials.record_files import (
+    LIMITS,
+    LOADERS,
+    STACK_SIGNAL,
+    RecordLog,
+    add_record,
+    read_whole,
+    trainer_log,
+)
 from antifreeze.probes.trials.records import (
     WRITTEN_S,
     LocksHeld,
@@ -65,8 +73,8 @@ class TrialSeries:
         self._places = places
         self._iterate = iterate
         self._built_at = built_at
-        self._log = RecordLog(directory / "loaders")
-        limits = read_whole(directory / "options", TrialLimits)
+        self._log = RecordLog(directory / LOADERS)
+        limits = read_whole(directory / LIMITS, TrialLimits)
         assert limits is not None
         self._batches = limits.batches
         self._deadline = limits.deadline - RESERVE_S

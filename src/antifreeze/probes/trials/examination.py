@@ -19,7 +19,23 @@ from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_h
 from antifreeze.probes.bounded import TargetProcess, ending_in_order
 from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.monitor import TrialMonitor
-from antifreeze.probes.trials.record_files import EXAMINE, LogRecords, read_whole, write_whole
+from antifreeze.probes.trials.record_files import (
+    ABOUT,
+    CLAIM,
+    DONE,
+    EXAMINE,
+    FAULT,
+    LIMITS,
+    LOADERS,
+    OUTSIDE,
+    PLACES,
+    SCRIPT_RAISED,
+    SEEN_LOADERS,
+    STDERR,
+    LogRecords,
+    read_whole,
+    write_whole,
+)
 from antifreeze.probes.trials.records import ProbeFault, SeenFromOutside, TrialLimits, TrialStart
 from antifreeze.probes.trials.stuck_process import runs, stuck_process
 from antifreeze.probes.trials.trial_facts import read_trial, with_second_epoch
@@ -55,11 +71,11 @@ def examine(
         directory = Path(name)
         began = time.monotonic()
         places = PlaceMaker(base=_base_of(command), cwd=os.getcwd())
-        write_whole(directory / "places", places)
+        write_whole(directory / PLACES, places)
         limits = TrialLimits(batches=options.batches, deadline=began + TRIED_SHARE * options.timeout_s)
-        write_whole(directory / "options", limits)
+        write_whole(directory / LIMITS, limits)
         environ = {**with_hook(os.environ), EXAMINE: name}
-        outputs = {"stdout": directory / "stdout", "stderr": directory / "stderr"}
+        outputs = {"stdout": directory / "stdout", "stderr": directory / STDERR}
         with TargetProcess(_python(command), environ=environ, mark=EXAMINE, **outputs) as target:
             return _Examination(command, target, directory, places, began, options, progress).facts()
 
@@ -117,7 +133,7 @@ class _Examination:
         return Facts(run=self._run(), loaders=self._loaders(), trials=self._trials())
 
     def _is_over(self) -> bool:
-        if (self._directory / "done").exists():
+        if (self._directory / DONE).exists():
             return True
         if self._trainer is not None:
             return not runs(self._trainer)
@@ -132,7 +148,7 @@ class _Examination:
             self._monitor.look()
 
     def _turn_to_the_newest(self) -> None:
-        newest = max(self._directory.glob("t[0-9]*/about"), default=None)
+        newest = max(self._directory.glob(f"t[0-9]*/{ABOUT}"), default=None)
         if newest is None or (self._monitor is not None and self._monitor.directory == newest.parent):
             return
         if self._monitor is not None:
@@ -141,7 +157,7 @@ class _Examination:
         self._progress(self._monitor.title)
 
     def _find_trainer(self) -> None:
-        claim = self._directory / "claim"
+        claim = self._directory / CLAIM
         text = claim.read_text() if claim.exists() else ""
         if text.isdigit():
             self._trainer, self._claimed = int(text), time.monotonic()
@@ -155,7 +171,7 @@ class _Examination:
 
     def _run(self) -> Run:
         status = self._target.exit_status()
-        has_seen = any((self._directory / f"seen-{kind}").exists() for kind in (0, 1))
+        has_seen = any((self._directory / name).exists() for name in SEEN_LOADERS)
         return Run(
             command=" ".join(self._command),
             outcome=self._outcome(status),
@@ -163,9 +179,9 @@ class _Examination:
             is_trainer_a_child=None if self._trainer is None else self._trainer != self._target.pid,
             exitcode=None if self._claimed else status,
             seconds=(self._claimed or time.monotonic()) - self._began,
-            raised=None if self._claimed else read_whole(self._directory / "script-raised", Raised),
+            raised=None if self._claimed else read_whole(self._directory / SCRIPT_RAISED, Raised),
             stuck=self._stuck,
-            stderr=tail(self._directory / "stderr"),
+            stderr=tail(self._directory / STDERR),
             fault=self._fault(),
         )
 
@@ -179,18 +195,18 @@ class _Examination:
         return Outcome.ERROR if status else Outcome.OK
 
     def _fault(self) -> str:
-        faults = [fault.text for fault in LogRecords(self._directory / "loaders").all(ProbeFault)]
-        return "\n".join([*faults, tail(self._directory / "fault")]).strip()
+        faults = [fault.text for fault in LogRecords(self._directory / LOADERS).all(ProbeFault)]
+        return "\n".join([*faults, tail(self._directory / FAULT)]).strip()
 
     def _loaders(self) -> tuple[Loader, ...]:
-        return tuple(LogRecords(self._directory / "loaders").all(Loader))
+        return tuple(LogRecords(self._directory / LOADERS).all(Loader))
 
     def _trials(self) -> tuple[Trial, ...]:
         found: list[Trial] = []
         for directory in sorted(self._directory.glob("t[0-9]*")):
-            start = read_whole(directory / "about", TrialStart)
+            start = read_whole(directory / ABOUT, TrialStart)
             trial = read_trial(directory, self._places)
-            seen = read_whole(directory / "outside", SeenFromOutside)
+            seen = read_whole(directory / OUTSIDE, SeenFromOutside)
             if start is None or trial is None or (seen and seen.is_cut_short and not trial.is_as_written):
                 continue  # it tells nothing
             if start.plan.purpose == "trial":

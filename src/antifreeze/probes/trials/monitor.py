@@ -16,7 +16,10 @@ from antifreeze.probes.bounded import TargetProcess, ask, kill
 from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.trials.hang_detector import HangDetector, ProcessSeen, TrialLook, TrialVerdict
 from antifreeze.probes.trials.record_files import (
+    ABOUT,
     END_SIGNAL,
+    OUTSIDE,
+    STDERR,
     WorkerFiles,
     has_record,
     read_state,
@@ -54,7 +57,7 @@ class TrialMonitor:
 
     def __init__(self, directory: Path, target: TargetProcess, places: PlaceMaker) -> None:
         self.directory = directory
-        start = read_whole(directory / "about", TrialStart)
+        start = read_whole(directory / ABOUT, TrialStart)
         assert start is not None
         self._start = start
         self._plan = start.plan
@@ -70,7 +73,7 @@ class TrialMonitor:
         """When each process came to what it is at, and the processor time that it had used by then."""
         self._long: dict[tuple[int, str], Stuck] = {}
         self._looks = self._locked = 0
-        self._stderr = directory.parent / "stderr"
+        self._stderr = directory.parent / STDERR
         self._stderr_from = self._stderr.stat().st_size if self._stderr.exists() else 0
 
     @property
@@ -245,7 +248,7 @@ class TrialMonitor:
 
     def _write(self, seen: SeenFromOutside) -> None:
         self._outside = seen
-        write_whole(self.directory / "outside", seen)
+        write_whole(self.directory / OUTSIDE, seen)
 
     # --- pictures
 

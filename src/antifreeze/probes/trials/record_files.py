@@ -1,16 +1,13 @@
 """The files of an examination: which record lies where, and how each is written and read.
 
-An examination has a directory, and each trial one below it (`t01`, `t02` …):
+An examination has a directory, whose files are named below, and each trial one below it (`t01`, `t02` …):
 
-    options, places     TrialLimits, PlaceMaker   what the watcher wants
-    script-raised       Raised               the exception that ended the script
-    loaders             Loader, ProbeFault   what was found in the program, a line each
-    t01/about           TrialStart           what is tried, and by which process
-    t01/trainer.state   ProcessState         what the trainer is at; w0-4711.state: the same of worker 0, process 4711
-    t01/trainer.log     TrainerRecord        what the trainer counted and what happened to it, a line each
-    t01/w0-4711.log     WorkerRecord         the same of a worker
-    t01/w0-4711.crash   text                 what faulthandler wrote in it
-    t01/outside         SeenFromOutside      what the watcher saw
+    about             TrialStart        what is tried, and by which process
+    trainer.state     ProcessState      what the trainer is at; w0-4711.state: the same of worker 0, process 4711
+    trainer.log       TrainerRecord     what the trainer counted and what happened to it, a line each
+    w0-4711.log       WorkerRecord      the same of a worker
+    w0-4711.crash     text              what faulthandler wrote in it
+    outside           SeenFromOutside   what the watcher saw
 
 A state is one small record that is overwritten in place, which takes a microsecond or two; a log gets lines of JSON, each
 written at once. Both outlive the process that wrote them.
@@ -35,6 +32,26 @@ from antifreeze.probes.trials.records import ProcessState, Record
 
 EXAMINE = "ANTIFREEZE_EXAMINE"
 """The environment variable that names the directory of the examination, in all processes of the target."""
+LIMITS = "options"
+PLACES = "places"
+"""A TrialLimits and a PlaceMaker: what the watcher wants."""
+SCRIPT = "script"
+"""The number of the first Python process of the target."""
+SCRIPT_RAISED = "script-raised"
+"""A Raised: the exception that ended the script."""
+SEEN_LOADERS = ("seen-0", "seen-1")
+"""Are there when a loader without workers, and one with workers, has been iterated."""
+CLAIM = "claim"
+"""The number of the process that iterated a loader with workers first, and so is the trainer."""
+LOADERS = "loaders"
+"""A log: Loader, ProbeFault."""
+FAULT = "fault"
+"""The traceback of an error of ours in the trainer."""
+DONE = "done"
+"""Is there when the trainer has tried everything."""
+STDERR = "stderr"
+ABOUT, OUTSIDE = "about", "outside"
+"""Of a trial."""
 # Programs hardly ever use these.
 STACK_SIGNAL = signal.SIGRTMIN + 8
 """A process that waits in native code can still be asked for its Python stacks."""

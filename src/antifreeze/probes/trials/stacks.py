@@ -11,7 +11,6 @@ from antifreeze.probes.bounded import ask
 from antifreeze.probes.places import is_ours
 from antifreeze.probes.processes.spy import stacks_of
 from antifreeze.probes.trials.record_files import STACK_SIGNAL
-from antifreeze.torch_side.frames import WORKER_LOOP
 
 SIGNALLED_WITHIN_S = 0.5
 
@@ -40,14 +39,6 @@ def current_stack(said: str) -> Sequence[Frame]:
     """The stack of the thread that faulthandler calls the current one, the last time that it wrote."""
     stacks = parse(said)
     return stacks[-1].frames if stacks else ()
-
-
-def own_part(stack: Sequence[Frame]) -> Sequence[Frame]:
-    """What a worker is at: the stack of a forked one goes on with that of its trainer."""
-    for place, frame in enumerate(stack):
-        if frame.function == WORKER_LOOP:
-            return stack[: place + 1]
-    return stack
 
 
 def library_of(stack: Sequence[Frame]) -> str:

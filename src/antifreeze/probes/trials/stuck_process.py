@@ -9,8 +9,9 @@ from pathlib import Path
 from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.places import PlaceMaker
+from antifreeze.probes.processes.classify_stack import own_frames
 from antifreeze.probes.trials.records import ProcessState
-from antifreeze.probes.trials.stacks import library_of, main_stack, own_part, signalled_stack
+from antifreeze.probes.trials.stacks import library_of, main_stack, signalled_stack
 
 
 def runs(pid: int) -> bool:
@@ -36,7 +37,7 @@ def stuck_process(
         return
     stack = main_stack(pid) or (signalled_stack(pid, written_to) if written_to else ())
     if role == "worker":
-        stack = own_part(stack)
+        stack = own_frames(stack)
     frames, place = places.of_frames(stack)
     seconds = max(0.0, time.monotonic() - since) if since is not None else 0.0
     yield Stuck(

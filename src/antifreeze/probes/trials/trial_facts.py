@@ -11,8 +11,11 @@ from pathlib import Path
 
 from antifreeze.doctor.facts import Death, Outcome, Place, Raised, SlowSample, Stuck, Trial, WorkerMemory
 from antifreeze.probes.places import PlaceMaker
+from antifreeze.probes.processes.classify_stack import own_frames
 from antifreeze.probes.trials.hang_detector import TrialVerdict
 from antifreeze.probes.trials.record_files import (
+    ABOUT,
+    OUTSIDE,
     LogRecords,
     WorkerFiles,
     read_state,
@@ -46,7 +49,7 @@ from antifreeze.probes.trials.records import (
     UnsentResult,
     WrongSamples,
 )
-from antifreeze.probes.trials.stacks import current_stack, own_part
+from antifreeze.probes.trials.stacks import current_stack
 
 MOST_SAMPLES = 50
 # More of these: how many there are tells a fault from what is meant.
@@ -69,7 +72,7 @@ class _WorkerNotes:
 
 def read_trial(directory: Path, places: PlaceMaker) -> Trial | None:
     """None: it has not begun."""
-    start = read_whole(directory / "about", TrialStart)
+    start = read_whole(directory / ABOUT, TrialStart)
     return None if start is None else _TrialReader(directory, start, places).trial()
 
 
@@ -102,7 +105,7 @@ class _TrialReader:
         self.logs = [*(notes.records for notes in self.workers), self.trainer]
         self.totals = [totals for log in self.logs if (totals := log.last(FetchTotals))]
         """Of those that fetched."""
-        self.outside = read_whole(directory / "outside", SeenFromOutside) or SeenFromOutside()
+        self.outside = read_whole(directory / OUTSIDE, SeenFromOutside) or SeenFromOutside()
 
     def trial(self) -> Trial:
         deaths = (*self._deaths(), *self._end_of_trainer())
@@ -339,7 +342,7 @@ def _signal_name(exitcode: int) -> str:
 
 def crash_place(said: str, places: PlaceMaker) -> Place | None:
     """The innermost line of the user's in what faulthandler wrote, of the thread that crashed."""
-    return places.of_frames(own_part(current_stack(said)))[1]
+    return places.of_frames(own_frames(current_stack(said)))[1]
 
 
 def samples_to_blame(trial: Trial) -> tuple[list[str], list[str]]:
