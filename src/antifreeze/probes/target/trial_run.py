@@ -28,6 +28,7 @@ from antifreeze.probes.trials.record_files import (
     END_SIGNAL,
     RecordLog,
     StateFile,
+    add_record,
     trainer_log,
     trainer_state,
     write_whole,
@@ -35,6 +36,7 @@ from antifreeze.probes.trials.record_files import (
 from antifreeze.probes.trials.records import (
     BeforeShutdown,
     FetchTotals,
+    FoundLater,
     LoaderShutdown,
     TrialPlan,
     TrialProgress,
@@ -89,6 +91,7 @@ class TrialRun:
         self.state = StateFile(trainer_state(self.directory))
         self.began = time.monotonic()
         self.progress = TrialProgress()
+        self.later = FoundLater()
         self._pass_began = self.began
         self._error: BaseException | None = None
         global _is_under_way
@@ -238,3 +241,7 @@ class TrialRun:
         self.show("ended")
         self.state.close()
         self.log.close()
+
+    def write_later(self) -> None:
+        """Once more all that is in `later`."""
+        add_record(trainer_log(self.directory), self.later)

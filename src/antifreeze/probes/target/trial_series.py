@@ -27,20 +27,13 @@ from antifreeze.probes.trials.record_files import (
     LOADERS,
     STACK_SIGNAL,
     RecordLog,
-    add_record,
     read_whole,
-    trainer_log,
 )
 from antifreeze.probes.trials.records import (
     WRITTEN_S,
-    LocksHeld,
-    OriginalIndices,
     ProbeFault,
-    SameSeeds,
-    TrainerRecord,
     TrialLimits,
     TrialPlan,
-    WrongSamples,
 )
 from antifreeze.probes.trials.trial_facts import contents_of, read_trial, samples_to_blame, seeds_of, with_second_epoch
 from antifreeze.torch_side.frames import WORKERS_ITERATOR
@@ -82,6 +75,8 @@ class TrialSeries:
         self._looked_at: dict[int, Loader] = {}
         self._kept_s = 0.0
         """Of the time that is left, for what must not be missed at the end."""
+        self._first: TrialRun
+        """Of the loader that is iterated first, as it is written."""
         self._slowest_s = 0.0
         """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
@@ -113,6 +108,8 @@ class TrialSeries:
 
     def _try_as_written(self, loader: Any, number: int, *, seconds: float = WRITTEN_S) -> Trial:
         trial_run = self._begin(loader, number, workers=loader.num_workers, is_as_written=True, seconds=seconds)
+        if number == 0:
+            self._first = trial_run
         trial_run.run(loader, self._iterate)
         self._note_locks(loader, trial_run)
         trial = self._read(trial_run)
@@ -149,7 +146,8 @@ class TrialSeries:
         pairs = [(before[worker], after[worker]) for worker in before if worker in after]
         if pairs:
             same = any(one[name] == other[name] for one, other in pairs for name in one if name in other)
-            _note(first.directory, SameSeeds(same=same))
+            first.later.same_seeds = same
+            first.write_later()
 
     def _try_what_works(self, loader: Any, written: Trial, others: list[Any]) -> None:
         self._kept_s = ALONE_S + (written.first_batch_s or 0.0)
@@ -182,9 +180,8 @@ class TrialSeries:
         return any(trial.outcome is Outcome.HANG for trial in trials)
 
     def _try_alone(self, loader: Any, *, failed: list[str], not_yet: list[str]) -> Trial:
-        written = self._directory / "t01"
         trial_run = self._begin(loader, 0, workers=0, engine="torch")
-        alone = WithoutWorkers(loader, trial_run, of_workers=contents_of(written))
+        alone = WithoutWorkers(loader, trial_run, of_workers=contents_of(self._first.directory))
         if not self._is_stream(loader):
             alone.fetch_named(failed)
             alone.load(not_yet=not_yet, seconds=self._seconds(ALONE_S))
@@ -192,7 +189,8 @@ class TrialSeries:
             alone.load_stream(seconds=self._seconds(ALONE_S))
         alone.finish()
         self._slowest_s = alone.slowest_s
-        _note(written, WrongSamples(samples=tuple(alone.wrong)))
+        self._first.later.wrong = tuple(alone.wrong)
+        self._first.write_later()
         trial = self._read(trial_run)
         self._note_originals(loader, trial_run, trial)
         return trial
@@ -275,11 +273,13 @@ class TrialSeries:
                 else:
                     held.append(path)
         if held:
-            _note(trial_run.directory, LocksHeld(paths=tuple(held)))
+            trial_run.later.locks_held = tuple(held)
+            trial_run.write_later()
 
     def _note_originals(self, loader: Any, trial_run: TrialRun, trial: Trial) -> None:
         if found := originals(loader.dataset, trial):
-            _note(trial_run.directory, OriginalIndices(by_sample=found))
+            trial_run.later.originals = found
+            trial_run.write_later()
 
     def _is_stream(self, loader: Any) -> bool:
         from antifreeze.torch_side.loaders import is_stream  # noqa: PLC0415 - torch is there by now
@@ -291,11 +291,6 @@ class TrialSeries:
 
     def _seconds(self, wanted: float) -> float:
         return max(1.0, min(wanted, self._deadline - time.monotonic()))
-
-
-def _note(trial: Path, record: TrainerRecord) -> None:
-    """Something that is found out when a trial is over."""
-    add_record(trainer_log(trial), record)
 
 
 def keep_temporary_files_in(directory: Path) -> None:

@@ -19,7 +19,7 @@ from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.generators import global_states
 from antifreeze.probes.target.trial_run import TrialEnded, TrialRun
 from antifreeze.probes.trials.record_files import short
-from antifreeze.probes.trials.records import FetchTotals, NoneSample, NonFiniteSample, ProcessExit, SwallowedErrors
+from antifreeze.probes.trials.records import FetchTotals, NoneSample, NonFiniteSample, ProcessExit
 from antifreeze.probes.trials.trial_facts import MOST_NOT_FINITE, slowest
 from antifreeze.torch_side.loaders import auto_collates, index_sampler
 
@@ -224,7 +224,8 @@ class WithoutWorkers:
         for name, index in list(self._seen.none.items())[:MOST_RETRACED]:
             if index is not None:
                 swallowed[name] = retrace(lambda index=index: self._dataset[index])  # type: ignore[misc]
-        self._trial_run.log.write(SwallowedErrors(by_sample=swallowed))
+        self._trial_run.later.swallowed = swallowed
+        self._trial_run.write_later()
 
     def _note_failure(self, error: BaseException, *, stage: str, sample: str | None = None) -> None:
         if self._has_failed:

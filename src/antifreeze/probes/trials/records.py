@@ -7,7 +7,7 @@ Which record lies in which file, and how it is written and read, is the part of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from antifreeze.doctor.facts import Loader, Place, Raised, SlowSample, Stuck
 from antifreeze.probes.trials.hang_detector import TrialVerdict
@@ -259,39 +259,16 @@ class TrialProgress:
     """Whether the watcher ended it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwallowedErrors:
-    """As `Trial.swallowed`."""
+@dataclass(slots=True, kw_only=True)
+class FoundLater:
+    """What the trainer found out about a trial when it was over, as the fields of `Trial`; the last record has it all."""
 
-    by_sample: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SameSeeds:
-    """As `Trial.same_seeds`."""
-
-    same: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocksHeld:
-    """As `Death.locks_held`."""
-
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrongSamples:
-    """As `Trial.wrong`."""
-
-    samples: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OriginalIndices:
-    """As `Trial.originals`."""
-
-    by_sample: Mapping[str, str]
+    swallowed: Mapping[str, str] = field(default_factory=dict)
+    wrong: tuple[str, ...] = ()
+    originals: Mapping[str, str] = field(default_factory=dict)
+    same_seeds: bool | None = None
+    locks_held: tuple[str, ...] = ()
+    """As of `Death`."""
 
 
 WorkerRecord = (
@@ -320,11 +297,7 @@ TrainerRecord = (
     | BeforeShutdown
     | LoaderShutdown
     | TrialProgress
-    | SwallowedErrors
-    | SameSeeds
-    | LocksHeld
-    | WrongSamples
-    | OriginalIndices
+    | FoundLater
 )
 Record = WorkerRecord | TrainerRecord | Loader
 

@@ -30,24 +30,20 @@ from antifreeze.probes.trials.records import (
     BeforeShutdown,
     FetchTotals,
     FirstItems,
+    FoundLater,
     GeneratorDrawn,
     GeneratorsAtStart,
     LoaderShutdown,
-    LocksHeld,
     NoneSample,
     NonFiniteSample,
-    OriginalIndices,
     PrivateMemory,
     ProcessExit,
     ProcessState,
-    SameSeeds,
     SampleContents,
     SeenFromOutside,
-    SwallowedErrors,
     TrialProgress,
     TrialStart,
     UnsentResult,
-    WrongSamples,
 )
 from antifreeze.probes.trials.stacks import current_stack
 
@@ -105,15 +101,14 @@ class _TrialReader:
         self.logs = [*(notes.records for notes in self.workers), self.trainer]
         self.totals = [totals for log in self.logs if (totals := log.last(FetchTotals))]
         """Of those that fetched."""
+        self.later = self.trainer.last(FoundLater) or FoundLater()
         self.outside = read_whole(directory / OUTSIDE, SeenFromOutside) or SeenFromOutside()
 
     def trial(self) -> Trial:
         deaths = (*self._deaths(), *self._end_of_trainer())
         raised = self._raised(deaths)
-        plan, end, outside = self.plan, self.end, self.outside
+        plan, end, later, outside = self.plan, self.end, self.later, self.outside
         before, shutdown = self.trainer.last(BeforeShutdown), self.trainer.last(LoaderShutdown)
-        swallowed, wrong = self.trainer.last(SwallowedErrors), self.trainer.last(WrongSamples)
-        originals, seeds = self.trainer.last(OriginalIndices), self.trainer.last(SameSeeds)
         return Trial(
             loader=plan.loader,
             engine=plan.engine,
@@ -144,11 +139,11 @@ class _TrialReader:
             trainer_bytes=before.trainer_bytes if before else None,
             non_finite=self._named(NonFiniteSample, most=MOST_NOT_FINITE),
             none_samples=self._named(NoneSample),
-            swallowed=swallowed.by_sample if swallowed else {},
-            wrong=wrong.samples if wrong else (),
-            originals=originals.by_sample if originals else {},
+            swallowed=later.swallowed,
+            wrong=later.wrong,
+            originals=later.originals,
             same_draws=self._same_draws(),
-            same_seeds=seeds.same if seeds else None,
+            same_seeds=later.same_seeds,
             same_items=self._same_items(),
             has_asked_for_worker_info=self._has_asked(),
         )
@@ -190,7 +185,6 @@ class _TrialReader:
                 how, sample, place = "sys.exit", exits[-1].sample, exits[-1].place
             else:
                 place = crash_place(notes.crash, self.places)
-        locks = self.trainer.last(LocksHeld)
         return Death(
             worker=worker,
             pid=pid,
@@ -199,7 +193,7 @@ class _TrialReader:
             place=place,
             how=how,
             is_oom=self.outside.is_oom,
-            locks_held=locks.paths if locks else (),
+            locks_held=self.later.locks_held,
         )
 
     def _end_of_trainer(self) -> Iterator[Death]:
