@@ -8,37 +8,14 @@ import pytest
 
 from antifreeze.doctor.facts import Outcome, Place, Raised, Trial
 from antifreeze.probes.places import PlaceMaker
+from antifreeze.probes.trials import record_files, records
 from antifreeze.probes.trials.hang_detector import TrialVerdict
-from antifreeze.probes.trials.record_files import (
-    ABOUT,
-    OUTSIDE,
-    StateFile,
-    WorkerFiles,
-    add_record,
-    trainer_log,
-    write_whole,
-)
-from antifreeze.probes.trials.records import (
-    BeforeShutdown,
-    GeneratorDrawn,
-    GeneratorsAtStart,
-    ProcessExit,
-    SampleContents,
-    SeenFromOutside,
-    TrainerRecord,
-    TrialPlan,
-    TrialProgress,
-    TrialStart,
-    UnsentResult,
-    WorkerExit,
-    WorkerRecord,
-)
 from antifreeze.probes.trials.trial_facts import contents_of, read_trial, samples_to_blame
 
 PLACES = PlaceMaker(base="/data", cwd="/data")
-PLAN = TrialPlan(number=1, loader=0, engine="torch", workers=2, is_as_written=True)
-END = TrialProgress(passes=1, batches=1, seconds=1.0)
-HANGS = SeenFromOutside(verdict=TrialVerdict.HANGS)
+PLAN = records.TrialPlan(number=1, loader=0, engine="torch", workers=2, is_as_written=True)
+END = records.TrialProgress(passes=1, batches=1, seconds=1.0)
+HANGS = records.SeenFromOutside(verdict=TrialVerdict.HANGS)
 
 
 class Directory:
@@ -46,24 +23,26 @@ class Directory:
 
     def __init__(self, path: Path, **plan: Any) -> None:
         self.path = path
-        write_whole(path / ABOUT, TrialStart(plan=replace(PLAN, **plan), pid=7, can_end=True, began=0.0))
+        record_files.write_whole(
+            path / record_files.ABOUT, records.TrialStart(plan=replace(PLAN, **plan), pid=7, can_end=True, began=0.0)
+        )
 
-    def trainer(self, *records: TrainerRecord) -> "Directory":
+    def trainer(self, *records: records.TrainerRecord) -> "Directory":
         for record in records:
-            add_record(trainer_log(self.path), record)
+            record_files.add_record(record_files.trainer_log(self.path), record)
         return self
 
-    def worker(self, number: int, *records: WorkerRecord, stage: str = "idle", sample: str = "") -> "Directory":
-        files = WorkerFiles.of(self.path, number, 10 + number)
-        state = StateFile(files.state)
+    def worker(self, number: int, *records: records.WorkerRecord, stage: str = "idle", sample: str = "") -> "Directory":
+        files = record_files.WorkerFiles.of(self.path, number, 10 + number)
+        state = record_files.StateFile(files.state)
         state.write(stage, samples=4, batches=2, slowest_s=0.1, sample=sample)
         state.close()
         for record in records:
-            add_record(files.log, record)
+            record_files.add_record(files.log, record)
         return self
 
-    def outside(self, seen: SeenFromOutside) -> "Directory":
-        write_whole(self.path / OUTSIDE, seen)
+    def outside(self, seen: records.SeenFromOutside) -> "Directory":
+        record_files.write_whole(self.path / record_files.OUTSIDE, seen)
         return self
 
     def trial(self) -> Trial:
@@ -76,9 +55,9 @@ def failure(kind: str = "KeyError", *, stage: str = "fetch", **more: Any) -> Rai
     return Raised(type=kind, message="5", stage=stage, **more)
 
 
-def exits(*exitcodes: int | None) -> BeforeShutdown:
-    workers = tuple(WorkerExit(worker=n, pid=10 + n, exitcode=exitcode) for n, exitcode in enumerate(exitcodes))
-    return BeforeShutdown(workers=workers, trainer_bytes=None)
+def exits(*exitcodes: int | None) -> records.BeforeShutdown:
+    workers = tuple(records.WorkerExit(worker=n, pid=10 + n, exitcode=exitcode) for n, exitcode in enumerate(exitcodes))
+    return records.BeforeShutdown(workers=workers, trainer_bytes=None)
 
 
 def test_a_trial_that_has_not_begun_is_none(tmp_path: Path) -> None:
@@ -128,7 +107,7 @@ def test_what_the_worker_noted_says_more_than_what_reached_the_trainer(tmp_path:
 def test_an_exception_that_could_not_be_sent_is_told_as_itself(tmp_path: Path) -> None:
     directory = Directory(tmp_path).worker(0, failure("Broken", sample="5", worker=0))
     unsent = failure("PicklingError", stage="send", worker=0, culprit="the exception Broken")
-    raised = directory.worker(0, UnsentResult(raised=unsent)).trainer(END).outside(HANGS).trial().raised
+    raised = directory.worker(0, records.UnsentResult(raised=unsent)).trainer(END).outside(HANGS).trial().raised
     assert raised is not None and (raised.type, raised.stage, raised.sample) == ("Broken", "send", "5")
 
 
@@ -137,15 +116,15 @@ def test_generators_that_began_alike_and_were_drawn_from_are_told(tmp_path: Path
     for number in (0, 1):
         began = {"dataset.rng": "a", "dataset.unused": "b", "dataset.own": str(number), "dataset.seeded_by_index": "c"}
         states = {"dataset.rng": "d", "dataset.own": "d", "dataset.seeded_by_index": f"by {number}"}
-        drawn = [GeneratorDrawn(path=path, state=state) for path, state in states.items()]
-        directory.worker(number, GeneratorsAtStart(process={}, held=began), *drawn)
+        drawn = [records.GeneratorDrawn(path=path, state=state) for path, state in states.items()]
+        directory.worker(number, records.GeneratorsAtStart(process={}, held=began), *drawn)
     assert directory.trainer(END).trial().same_draws == ("dataset.rng",)
 
 
 def test_contents_are_kept_by_worker(tmp_path: Path) -> None:
     directory = Directory(tmp_path)
     for worker, contents in ((0, {"1": 10}), (0, {"2": 20}), (1, {"1": 11})):
-        directory.worker(worker, SampleContents(digests=contents))
+        directory.worker(worker, records.SampleContents(digests=contents))
     assert contents_of(directory.path) == {"1": {0: 10, 1: 11}, "2": {0: 20}}
 
 
@@ -156,7 +135,7 @@ def test_samples_that_failed_and_samples_that_kill_are_told_apart() -> None:
 
 
 def test_a_trainer_that_wanted_to_exit_is_told_as_one_that_did(tmp_path: Path) -> None:
-    wanted = ProcessExit(status=2, how="sys.exit", place=Place("train.py", 3), sample="7")
+    wanted = records.ProcessExit(status=2, how="sys.exit", place=Place("train.py", 3), sample="7")
     trial = Directory(tmp_path).trainer(wanted, END).trial()
     (death,) = trial.deaths
     assert (trial.outcome, trial.raised) == (Outcome.CRASH, None)

@@ -18,17 +18,7 @@ from antifreeze.doctor.facts import Place
 from antifreeze.observe.beside import Beside
 from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.failures import raised_fact
-from antifreeze.probes.trials.record_files import (
-    CLAIM,
-    DONE,
-    FAULT,
-    PLACES,
-    SCRIPT,
-    SCRIPT_RAISED,
-    SEEN_LOADERS,
-    read_whole,
-    write_whole,
-)
+from antifreeze.probes.trials import record_files
 
 _built_at: Beside[tuple[Place | None]] = Beside()
 
@@ -68,7 +58,7 @@ def may_claim() -> bool:
 def claim(directory: str) -> bool:
     """Whether this process is the first."""
     try:
-        fd = os.open(os.path.join(directory, CLAIM), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        fd = os.open(os.path.join(directory, record_files.CLAIM), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError:
         return False
     os.write(fd, b"%d" % os.getpid())
@@ -78,7 +68,11 @@ def claim(directory: str) -> bool:
 
 def note_loader(directory: str, *, workers: int) -> None:
     with contextlib.suppress(OSError):
-        os.close(os.open(os.path.join(directory, SEEN_LOADERS[min(workers, 1)]), os.O_CREAT | os.O_WRONLY, 0o600))
+        os.close(
+            os.open(
+                os.path.join(directory, record_files.SEEN_LOADERS[min(workers, 1)]), os.O_CREAT | os.O_WRONLY, 0o600
+            )
+        )
 
 
 def examine_and_leave(loader: Any, directory: str, places: PlaceMaker, iterate: Any) -> NoReturn:
@@ -93,18 +87,18 @@ def examine_and_leave(loader: Any, directory: str, places: PlaceMaker, iterate: 
     except BaseException as fault:  # noqa: BLE001 - it is ours, and must not look like one of the program's
         import traceback  # noqa: PLC0415
 
-        Path(directory, FAULT).write_text("".join(traceback.format_exception(fault)))
+        Path(directory, record_files.FAULT).write_text("".join(traceback.format_exception(fault)))
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        Path(directory, DONE).touch()
+        Path(directory, record_files.DONE).touch()
         os._exit(0)
 
 
 def places_of(directory: str) -> PlaceMaker:
     """As the one who started us wrote it down."""
-    places = read_whole(Path(directory, PLACES), PlaceMaker)
+    places = record_files.read_whole(Path(directory, record_files.PLACES), PlaceMaker)
     assert places is not None
     return places
 
@@ -112,7 +106,7 @@ def places_of(directory: str) -> PlaceMaker:
 def catch_failures(directory: str) -> None:
     """Note an exception that ends the script; the first process is the script itself."""
     try:
-        fd = os.open(os.path.join(directory, SCRIPT), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        fd = os.open(os.path.join(directory, record_files.SCRIPT), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError:
         return
     os.write(fd, b"%d" % os.getpid())
@@ -130,4 +124,4 @@ def catch_failures(directory: str) -> None:
 
 def note_failure(directory: str, error: BaseException) -> None:
     fact = raised_fact(error, stage="script", places=places_of(directory))
-    write_whole(Path(directory, SCRIPT_RAISED), fact)
+    record_files.write_whole(Path(directory, record_files.SCRIPT_RAISED), fact)

@@ -23,26 +23,7 @@ from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.content import tensors_of
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.workers import WatchedLoop
-from antifreeze.probes.trials.record_files import (
-    ABOUT,
-    END_SIGNAL,
-    RecordLog,
-    StateFile,
-    add_record,
-    trainer_log,
-    trainer_state,
-    write_whole,
-)
-from antifreeze.probes.trials.records import (
-    BeforeShutdown,
-    FetchTotals,
-    FoundLater,
-    LoaderShutdown,
-    TrialPlan,
-    TrialProgress,
-    TrialStart,
-    WorkerExit,
-)
+from antifreeze.probes.trials import record_files, records
 from antifreeze.torch_side.frames import NEXT_INDEX, SHUT_DOWN
 
 # What is looked at of a second epoch: what breaks there, breaks at its beginning.
@@ -82,28 +63,28 @@ def hush_dead_workers() -> None:
 class TrialRun:
     """A trial under way."""
 
-    def __init__(self, plan: TrialPlan, *, directory: Path, places: PlaceMaker) -> None:
+    def __init__(self, plan: records.TrialPlan, *, directory: Path, places: PlaceMaker) -> None:
         self.plan = plan
         self.directory = directory / plan.name
         self.directory.mkdir(mode=0o700)
         self.places = places
-        self.log = RecordLog(trainer_log(self.directory))
-        self.state = StateFile(trainer_state(self.directory))
+        self.log = record_files.RecordLog(record_files.trainer_log(self.directory))
+        self.state = record_files.StateFile(record_files.trainer_state(self.directory))
         self.began = time.monotonic()
-        self.progress = TrialProgress()
-        self.later = FoundLater()
+        self.progress = records.TrialProgress()
+        self.later = records.FoundLater()
         self._pass_began = self.began
         self._error: BaseException | None = None
         global _is_under_way
         _is_under_way = True
         can_end = threading.current_thread() is threading.main_thread()
         if can_end:
-            signal.signal(END_SIGNAL, end_trial)
+            signal.signal(record_files.END_SIGNAL, end_trial)
         self.show("start")
-        start = TrialStart(plan=plan, pid=os.getpid(), can_end=can_end, began=self.began)
-        write_whole(self.directory / ABOUT, start)
+        start = records.TrialStart(plan=plan, pid=os.getpid(), can_end=can_end, began=self.began)
+        record_files.write_whole(self.directory / record_files.ABOUT, start)
 
-    def show(self, stage: str, totals: FetchTotals | None = None, *, sample: str = "") -> None:
+    def show(self, stage: str, totals: records.FetchTotals | None = None, *, sample: str = "") -> None:
         """What the trainer is at, and what it has fetched itself."""
         samples, slowest_s = (totals.samples, totals.slowest_s) if totals else (0, 0.0)
         self.state.write(stage, samples=samples, batches=self.progress.batches, slowest_s=slowest_s, sample=sample)
@@ -128,7 +109,7 @@ class TrialRun:
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is a fact
                 hush_dead_workers()
                 self._note_failure(error, has_started=iterator is not None)
-            self.log.write(BeforeShutdown(workers=self._exits(iterator), trainer_bytes=private_bytes()))
+            self.log.write(records.BeforeShutdown(workers=self._exits(iterator), trainer_bytes=private_bytes()))
             self._shut_down(iterator)
         except TrialEnded:  # it was late, and ends the shutdown
             self.progress.is_ended = True
@@ -203,14 +184,16 @@ class TrialRun:
             stage = "receive"
         self.log.write(replace(fact, stage=stage))
 
-    def _exits(self, iterator: Any) -> tuple[WorkerExit, ...]:
+    def _exits(self, iterator: Any) -> tuple[records.WorkerExit, ...]:
         """Which workers of torch's have ended, before anybody asked them to."""
         workers = getattr(iterator, "_workers", None)
         if not isinstance(workers, list) or self.plan.engine != "torch":
             return ()
         if self._error is not None:
             self._wait_for_the_dying(workers)
-        return tuple(WorkerExit(worker=n, pid=each.pid, exitcode=each.exitcode) for n, each in enumerate(workers))
+        return tuple(
+            records.WorkerExit(worker=n, pid=each.pid, exitcode=each.exitcode) for n, each in enumerate(workers)
+        )
 
     def _wait_for_the_dying(self, workers: list[Any]) -> None:
         is_cut_off = isinstance(self._error, OSError | EOFError)
@@ -231,7 +214,7 @@ class TrialRun:
             raise
         except BaseException as error:  # noqa: BLE001 - workers that died make torch raise here once more
             said = repr(error)
-        self.log.write(LoaderShutdown(seconds=time.monotonic() - began, error=said))
+        self.log.write(records.LoaderShutdown(seconds=time.monotonic() - began, error=said))
 
     def finish(self) -> None:
         global _is_under_way
@@ -244,4 +227,4 @@ class TrialRun:
 
     def write_later(self) -> None:
         """Once more all that is in `later`."""
-        add_record(trainer_log(self.directory), self.later)
+        record_files.add_record(record_files.trainer_log(self.directory), self.later)

@@ -22,13 +22,7 @@ from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.subsets import originals
 from antifreeze.probes.target.trial_run import FEW_BATCHES_S, TrialRun
 from antifreeze.probes.target.without_workers import WithoutWorkers
-from antifreeze.probes.trials.record_files import (
-    LIMITS,
-    LOADERS,
-    STACK_SIGNAL,
-    RecordLog,
-    read_whole,
-)
+from antifreeze.probes.trials import record_files
 from antifreeze.probes.trials.records import (
     WRITTEN_S,
     ProbeFault,
@@ -66,8 +60,8 @@ class TrialSeries:
         self._places = places
         self._iterate = iterate
         self._built_at = built_at
-        self._log = RecordLog(directory / LOADERS)
-        limits = read_whole(directory / LIMITS, TrialLimits)
+        self._log = record_files.RecordLog(directory / record_files.LOADERS)
+        limits = record_files.read_whole(directory / record_files.LIMITS, TrialLimits)
         assert limits is not None
         self._batches = limits.batches
         self._deadline = limits.deadline - RESERVE_S
@@ -81,7 +75,7 @@ class TrialSeries:
         """Of the samples that were fetched in the trainer."""
         self._crash = open(directory / "trainer.crash", "wb", buffering=0)  # noqa: SIM115 - open to the end
         faulthandler.enable(self._crash)
-        faulthandler.register(STACK_SIGNAL, self._crash, all_threads=True, chain=False)
+        faulthandler.register(record_files.STACK_SIGNAL, self._crash, all_threads=True, chain=False)
         keep_temporary_files_in(directory / "s")
 
     def examine(self, loader: Any, *, iterated_at: Place | None, others: list[Any]) -> None:

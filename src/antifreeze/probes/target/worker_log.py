@@ -20,19 +20,8 @@ from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.target.content import content_of
 from antifreeze.probes.target.failures import raised_fact
 from antifreeze.probes.target.generators import global_states, held_generators
+from antifreeze.probes.trials import records
 from antifreeze.probes.trials.record_files import STACK_SIGNAL, RecordLog, StateFile, WorkerFiles, short
-from antifreeze.probes.trials.records import (
-    AskedForWorkerInfo,
-    FetchTotals,
-    FirstItems,
-    GeneratorDrawn,
-    GeneratorsAtStart,
-    NoneSample,
-    NonFiniteSample,
-    PrivateMemory,
-    SampleContents,
-    WorkerRecord,
-)
 
 # All that comparing contents may take in one worker.
 CONTENT_S = 1.0
@@ -58,7 +47,7 @@ class WorkerLog:
         self._log = RecordLog(files.log)
         self._crash = files.crash.open("wb", buffering=0)  # open as long as the process lives
         self._stage = "init"
-        self._totals = FetchTotals()
+        self._totals = records.FetchTotals()
         self._batches = self._slow = 0
         self._began = 0.0
         self._contents: dict[str, int] = {}
@@ -74,7 +63,7 @@ class WorkerLog:
     def is_at_work(self) -> bool:
         return self._stage in ("init", "fetch", "collate")
 
-    def write(self, record: WorkerRecord) -> None:
+    def write(self, record: records.WorkerRecord) -> None:
         self._log.write(record)
 
     def catch_crashes(self) -> None:
@@ -100,7 +89,7 @@ class WorkerLog:
             self._slow += 1
             self._log.write(SlowSample(sample=short(index), seconds=seconds))
         if sample is None:
-            self._log.write(NoneSample(sample=short(index)))
+            self._log.write(records.NoneSample(sample=short(index)))
         if self._content_s < CONTENT_S and self._compared < MOST_CONTENTS:
             self._compare(index, sample)
         self._note_draws()
@@ -113,10 +102,10 @@ class WorkerLog:
         if content.digest is not None:
             self._contents[short(index)] = content.digest
         if not content.is_finite:
-            self._log.write(NonFiniteSample(sample=short(index)))
+            self._log.write(records.NonFiniteSample(sample=short(index)))
         if len(self._first_items) < FIRST_ITEMS:
             self._first_items.append(content.digest)
-            self._log.write(FirstItems(digests=tuple(self._first_items)))
+            self._log.write(records.FirstItems(digests=tuple(self._first_items)))
 
     def end_stream(self) -> None:
         self._stage = "idle"
@@ -143,7 +132,7 @@ class WorkerLog:
             self._measure()
         self._log.write(self._totals)
         if self._contents:
-            self._log.write(SampleContents(digests=self._contents))
+            self._log.write(records.SampleContents(digests=self._contents))
         self._contents = {}
 
     def _measure(self) -> None:
@@ -152,7 +141,7 @@ class WorkerLog:
         self._measured = time.monotonic()
         self._measuring_s = self._measured - began
         if amount is not None:
-            self._log.write(PrivateMemory(amount_bytes=amount, samples=self._totals.samples))
+            self._log.write(records.PrivateMemory(amount_bytes=amount, samples=self._totals.samples))
 
     def leave(self) -> None:
         self._flush()
@@ -189,13 +178,13 @@ class WorkerLog:
     def note_worker_info(self) -> None:
         if not self._has_asked:
             self._has_asked = True
-            self._log.write(AskedForWorkerInfo())
+            self._log.write(records.AskedForWorkerInfo())
 
     def note_generators(self, dataset: Any) -> None:
         with contextlib.suppress(Exception):  # of objects of the user's, that may be strange
             self._generators = {path: (state, state()) for path, state in held_generators(dataset).items()}
             before = {path: state for path, (_, state) in self._generators.items()}
-            self._log.write(GeneratorsAtStart(process=global_states(), held=before))
+            self._log.write(records.GeneratorsAtStart(process=global_states(), held=before))
 
     def _note_draws(self) -> None:
         """Which of the held generators have been drawn from, and to where that has brought them."""
@@ -203,7 +192,7 @@ class WorkerLog:
         for path, (now, before) in states.items():
             if now != before:
                 del self._generators[path]
-                self._log.write(GeneratorDrawn(path=path, state=now))
+                self._log.write(records.GeneratorDrawn(path=path, state=now))
         if self._totals.samples > 64:
             self._generators = {}
 

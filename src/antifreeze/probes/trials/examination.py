@@ -18,24 +18,8 @@ from antifreeze.doctor.facts import Facts, Loader, Outcome, Raised, Run, Stuck, 
 from antifreeze.hook import check_hook_reaches_python, interpreter_flags, with_hook
 from antifreeze.probes.bounded import TargetProcess, ending_in_order
 from antifreeze.probes.places import PlaceMaker
+from antifreeze.probes.trials import record_files
 from antifreeze.probes.trials.monitor import TrialMonitor
-from antifreeze.probes.trials.record_files import (
-    ABOUT,
-    CLAIM,
-    DONE,
-    EXAMINE,
-    FAULT,
-    LIMITS,
-    LOADERS,
-    OUTSIDE,
-    PLACES,
-    SCRIPT_RAISED,
-    SEEN_LOADERS,
-    STDERR,
-    LogRecords,
-    read_whole,
-    write_whole,
-)
 from antifreeze.probes.trials.records import ProbeFault, SeenFromOutside, TrialLimits, TrialStart
 from antifreeze.probes.trials.stuck_process import runs, stuck_process
 from antifreeze.probes.trials.trial_facts import read_trial, with_second_epoch
@@ -71,12 +55,12 @@ def examine(
         directory = Path(name)
         began = time.monotonic()
         places = PlaceMaker(base=_base_of(command), cwd=os.getcwd())
-        write_whole(directory / PLACES, places)
+        record_files.write_whole(directory / record_files.PLACES, places)
         limits = TrialLimits(batches=options.batches, deadline=began + TRIED_SHARE * options.timeout_s)
-        write_whole(directory / LIMITS, limits)
-        environ = {**with_hook(os.environ), EXAMINE: name}
-        outputs = {"stdout": directory / "stdout", "stderr": directory / STDERR}
-        with TargetProcess(_python(command), environ=environ, mark=EXAMINE, **outputs) as target:
+        record_files.write_whole(directory / record_files.LIMITS, limits)
+        environ = {**with_hook(os.environ), record_files.EXAMINE: name}
+        outputs = {"stdout": directory / "stdout", "stderr": directory / record_files.STDERR}
+        with TargetProcess(_python(command), environ=environ, mark=record_files.EXAMINE, **outputs) as target:
             return _Examination(command, target, directory, places, began, options, progress).facts()
 
 
@@ -133,7 +117,7 @@ class _Examination:
         return Facts(run=self._run(), loaders=self._loaders(), trials=self._trials())
 
     def _is_over(self) -> bool:
-        if (self._directory / DONE).exists():
+        if (self._directory / record_files.DONE).exists():
             return True
         if self._trainer is not None:
             return not runs(self._trainer)
@@ -148,7 +132,7 @@ class _Examination:
             self._monitor.look()
 
     def _turn_to_the_newest(self) -> None:
-        newest = max(self._directory.glob(f"t[0-9]*/{ABOUT}"), default=None)
+        newest = max(self._directory.glob(f"t[0-9]*/{record_files.ABOUT}"), default=None)
         if newest is None or (self._monitor is not None and self._monitor.directory == newest.parent):
             return
         if self._monitor is not None:
@@ -157,7 +141,7 @@ class _Examination:
         self._progress(self._monitor.title)
 
     def _find_trainer(self) -> None:
-        claim = self._directory / CLAIM
+        claim = self._directory / record_files.CLAIM
         text = claim.read_text() if claim.exists() else ""
         if text.isdigit():
             self._trainer, self._claimed = int(text), time.monotonic()
@@ -171,7 +155,7 @@ class _Examination:
 
     def _run(self) -> Run:
         status = self._target.exit_status()
-        has_seen = any((self._directory / name).exists() for name in SEEN_LOADERS)
+        has_seen = any((self._directory / name).exists() for name in record_files.SEEN_LOADERS)
         return Run(
             command=" ".join(self._command),
             outcome=self._outcome(status),
@@ -179,9 +163,11 @@ class _Examination:
             is_trainer_a_child=None if self._trainer is None else self._trainer != self._target.pid,
             exitcode=None if self._claimed else status,
             seconds=(self._claimed or time.monotonic()) - self._began,
-            raised=None if self._claimed else read_whole(self._directory / SCRIPT_RAISED, Raised),
+            raised=None
+            if self._claimed
+            else record_files.read_whole(self._directory / record_files.SCRIPT_RAISED, Raised),
             stuck=self._stuck,
-            stderr=tail(self._directory / STDERR),
+            stderr=tail(self._directory / record_files.STDERR),
             fault=self._fault(),
         )
 
@@ -195,18 +181,20 @@ class _Examination:
         return Outcome.ERROR if status else Outcome.OK
 
     def _fault(self) -> str:
-        faults = [fault.text for fault in LogRecords(self._directory / LOADERS).all(ProbeFault)]
-        return "\n".join([*faults, tail(self._directory / FAULT)]).strip()
+        faults = [
+            fault.text for fault in record_files.LogRecords(self._directory / record_files.LOADERS).all(ProbeFault)
+        ]
+        return "\n".join([*faults, tail(self._directory / record_files.FAULT)]).strip()
 
     def _loaders(self) -> tuple[Loader, ...]:
-        return tuple(LogRecords(self._directory / LOADERS).all(Loader))
+        return tuple(record_files.LogRecords(self._directory / record_files.LOADERS).all(Loader))
 
     def _trials(self) -> tuple[Trial, ...]:
         found: list[Trial] = []
         for directory in sorted(self._directory.glob("t[0-9]*")):
-            start = read_whole(directory / ABOUT, TrialStart)
+            start = record_files.read_whole(directory / record_files.ABOUT, TrialStart)
             trial = read_trial(directory, self._places)
-            seen = read_whole(directory / OUTSIDE, SeenFromOutside)
+            seen = record_files.read_whole(directory / record_files.OUTSIDE, SeenFromOutside)
             if start is None or trial is None or (seen and seen.is_cut_short and not trial.is_as_written):
                 continue  # it tells nothing
             if start.plan.purpose == "trial":

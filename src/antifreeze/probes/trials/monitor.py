@@ -14,21 +14,8 @@ from antifreeze import machine
 from antifreeze.doctor.facts import Stuck
 from antifreeze.probes.bounded import TargetProcess, ask, kill
 from antifreeze.probes.places import PlaceMaker
+from antifreeze.probes.trials import record_files
 from antifreeze.probes.trials.hang_detector import HangDetector, ProcessSeen, TrialLook, TrialVerdict
-from antifreeze.probes.trials.record_files import (
-    ABOUT,
-    END_SIGNAL,
-    OUTSIDE,
-    STDERR,
-    WorkerFiles,
-    has_record,
-    read_state,
-    read_whole,
-    trainer_crash,
-    trainer_state,
-    worker_files,
-    write_whole,
-)
 from antifreeze.probes.trials.records import ProcessState, SeenFromOutside, TrialStart, UnsentResult
 from antifreeze.probes.trials.stuck_process import runs, stuck_process
 
@@ -57,7 +44,7 @@ class TrialMonitor:
 
     def __init__(self, directory: Path, target: TargetProcess, places: PlaceMaker) -> None:
         self.directory = directory
-        start = read_whole(directory / ABOUT, TrialStart)
+        start = record_files.read_whole(directory / record_files.ABOUT, TrialStart)
         assert start is not None
         self._start = start
         self._plan = start.plan
@@ -73,7 +60,7 @@ class TrialMonitor:
         """When each process came to what it is at, and the processor time that it had used by then."""
         self._long: dict[tuple[int, str], Stuck] = {}
         self._looks = self._locked = 0
-        self._stderr = directory.parent / STDERR
+        self._stderr = directory.parent / record_files.STDERR
         self._stderr_from = self._stderr.stat().st_size if self._stderr.exists() else 0
 
     @property
@@ -96,7 +83,7 @@ class TrialMonitor:
     # --- looking
 
     def look(self) -> None:
-        state = read_state(trainer_state(self.directory))
+        state = record_files.read_state(record_files.trainer_state(self.directory))
         if state is None or state.stage == "ended":
             self.conclude()
             return
@@ -125,8 +112,8 @@ class TrialMonitor:
         return TrialLook(now=now, trainer=trainer, workers=tuple(workers.values()), has_lost_results=self._has_lost())
 
     def _workers(self) -> Iterator[tuple[int, ProcessState]]:
-        for files in worker_files(self.directory):
-            state = read_state(files.state)
+        for files in record_files.worker_files(self.directory):
+            state = record_files.read_state(files.state)
             if state is not None:
                 yield files.pid, state
 
@@ -152,7 +139,9 @@ class TrialMonitor:
 
     def _has_lost(self) -> bool:
         """Whether a worker has noted that a result could not be sent."""
-        return any(has_record(files.log, UnsentResult) for files in worker_files(self.directory))
+        return any(
+            record_files.has_record(files.log, UnsentResult) for files in record_files.worker_files(self.directory)
+        )
 
     def _look_at_long_ones(self, look: TrialLook) -> None:
         for seen in look.workers:
@@ -164,7 +153,7 @@ class TrialMonitor:
 
     def give_up(self) -> None:
         """The time for all is over: what does not seem to go on any more is called a hang."""
-        state = read_state(trainer_state(self.directory))
+        state = record_files.read_state(record_files.trainer_state(self.directory))
         if state is None or state.stage in ("ended", "shutdown") or self._asked is not None or not runs(self._pid):
             return
         look = self._take_look(state)
@@ -180,7 +169,7 @@ class TrialMonitor:
         self._write_down(look, verdict)
         self._asked = time.monotonic()
         if self._start.can_end:
-            ask(self._pid, END_SIGNAL)
+            ask(self._pid, record_files.END_SIGNAL)
         else:
             self._kill_trainer()
 
@@ -221,7 +210,7 @@ class TrialMonitor:
         if self._has_concluded:
             return
         self._has_concluded = True
-        state = read_state(trainer_state(self.directory))
+        state = record_files.read_state(record_files.trainer_state(self.directory))
         kills = machine.oom_kills()
         has_trainer_ended = not runs(self._pid) and (state is None or state.stage != "ended")
         seconds = self._outside.seconds
@@ -248,27 +237,27 @@ class TrialMonitor:
 
     def _write(self, seen: SeenFromOutside) -> None:
         self._outside = seen
-        write_whole(self.directory / OUTSIDE, seen)
+        record_files.write_whole(self.directory / record_files.OUTSIDE, seen)
 
     # --- pictures
 
     def _pictures(self, *, only: int | None = None) -> Iterator[Stuck]:
         """How the processes of the trial are, the workers first: they are what the trainer waits for."""
-        for files in worker_files(self.directory):
+        for files in record_files.worker_files(self.directory):
             if only in (None, files.pid) and runs(files.pid):
                 yield from self._picture(files.pid, files)
         if only is None and runs(self._pid):
             yield from self._picture(self._pid, None)
 
-    def _picture(self, pid: int, worker: WorkerFiles | None) -> Iterator[Stuck]:
+    def _picture(self, pid: int, worker: record_files.WorkerFiles | None) -> Iterator[Stuck]:
         since, cpu_s = self._cpu.get(pid, (time.monotonic(), 0.0))
         yield from stuck_process(
             pid,
             role="worker" if worker else "trainer",
             places=self._places,
             worker=worker.worker if worker else None,
-            state=read_state(worker.state if worker else trainer_state(self.directory)),
+            state=record_files.read_state(worker.state if worker else record_files.trainer_state(self.directory)),
             since=since,
             cpu_before_s=cpu_s,
-            written_to=worker.crash if worker else trainer_crash(self.directory),
+            written_to=worker.crash if worker else record_files.trainer_crash(self.directory),
         )

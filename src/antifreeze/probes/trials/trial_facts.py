@@ -12,39 +12,8 @@ from pathlib import Path
 from antifreeze.doctor.facts import Death, Outcome, Place, Raised, SlowSample, Stuck, Trial, WorkerMemory
 from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.processes.classify_stack import own_frames
+from antifreeze.probes.trials import record_files, records
 from antifreeze.probes.trials.hang_detector import TrialVerdict
-from antifreeze.probes.trials.record_files import (
-    ABOUT,
-    OUTSIDE,
-    LogRecords,
-    WorkerFiles,
-    read_state,
-    read_whole,
-    trainer_crash,
-    trainer_log,
-    trainer_state,
-    worker_files,
-)
-from antifreeze.probes.trials.records import (
-    AskedForWorkerInfo,
-    BeforeShutdown,
-    FetchTotals,
-    FirstItems,
-    FoundLater,
-    GeneratorDrawn,
-    GeneratorsAtStart,
-    LoaderShutdown,
-    NoneSample,
-    NonFiniteSample,
-    PrivateMemory,
-    ProcessExit,
-    ProcessState,
-    SampleContents,
-    SeenFromOutside,
-    TrialProgress,
-    TrialStart,
-    UnsentResult,
-)
 from antifreeze.probes.trials.stacks import current_stack
 
 MOST_SAMPLES = 50
@@ -58,25 +27,25 @@ TRAINER = -1
 class _WorkerNotes:
     """What one worker process has written."""
 
-    def __init__(self, files: WorkerFiles) -> None:
+    def __init__(self, files: record_files.WorkerFiles) -> None:
         self.worker = files.worker
         self.pid = files.pid
-        self.state: ProcessState | None = read_state(files.state)
-        self.records = LogRecords(files.log)
+        self.state: records.ProcessState | None = record_files.read_state(files.state)
+        self.records = record_files.LogRecords(files.log)
         self.crash = _text(files.crash)
 
 
 def read_trial(directory: Path, places: PlaceMaker) -> Trial | None:
     """None: it has not begun."""
-    start = read_whole(directory / ABOUT, TrialStart)
+    start = record_files.read_whole(directory / record_files.ABOUT, records.TrialStart)
     return None if start is None else _TrialReader(directory, start, places).trial()
 
 
 def contents_of(directory: Path) -> dict[str, dict[int, int]]:
     """Sample → worker → what it held there, as a number to compare by."""
     found: dict[str, dict[int, int]] = {}
-    for files in worker_files(directory):
-        for contents in LogRecords(files.log).all(SampleContents):
+    for files in record_files.worker_files(directory):
+        for contents in record_files.LogRecords(files.log).all(records.SampleContents):
             for sample, digest in contents.digests.items():
                 found.setdefault(sample, {})[files.worker] = digest
     return found
@@ -84,31 +53,37 @@ def contents_of(directory: Path) -> dict[str, dict[int, int]]:
 
 def seeds_of(directory: Path) -> dict[int, Mapping[str, str]]:
     """Worker → the states in which the global generators started there."""
-    generators = ((files.worker, LogRecords(files.log).last(GeneratorsAtStart)) for files in worker_files(directory))
+    generators = (
+        (files.worker, record_files.LogRecords(files.log).last(records.GeneratorsAtStart))
+        for files in record_files.worker_files(directory)
+    )
     return {worker: found.process for worker, found in generators if found is not None}
 
 
 class _TrialReader:
-    def __init__(self, directory: Path, start: TrialStart, places: PlaceMaker) -> None:
+    def __init__(self, directory: Path, start: records.TrialStart, places: PlaceMaker) -> None:
         self.directory = directory
         self.start = start
         self.plan = start.plan
         self.places = places
-        self.workers = [_WorkerNotes(files) for files in worker_files(directory)]
-        self.trainer = LogRecords(trainer_log(directory))
-        self.end = self.trainer.last(TrialProgress)
+        self.workers = [_WorkerNotes(files) for files in record_files.worker_files(directory)]
+        self.trainer = record_files.LogRecords(record_files.trainer_log(directory))
+        self.end = self.trainer.last(records.TrialProgress)
         """None: the trainer did not get so far."""
         self.logs = [*(notes.records for notes in self.workers), self.trainer]
-        self.totals = [totals for log in self.logs if (totals := log.last(FetchTotals))]
+        self.totals = [totals for log in self.logs if (totals := log.last(records.FetchTotals))]
         """Of those that fetched."""
-        self.later = self.trainer.last(FoundLater) or FoundLater()
-        self.outside = read_whole(directory / OUTSIDE, SeenFromOutside) or SeenFromOutside()
+        self.later = self.trainer.last(records.FoundLater) or records.FoundLater()
+        self.outside = (
+            record_files.read_whole(directory / record_files.OUTSIDE, records.SeenFromOutside)
+            or records.SeenFromOutside()
+        )
 
     def trial(self) -> Trial:
         deaths = (*self._deaths(), *self._end_of_trainer())
         raised = self._raised(deaths)
         plan, end, later, outside = self.plan, self.end, self.later, self.outside
-        before, shutdown = self.trainer.last(BeforeShutdown), self.trainer.last(LoaderShutdown)
+        before, shutdown = self.trainer.last(records.BeforeShutdown), self.trainer.last(records.LoaderShutdown)
         return Trial(
             loader=plan.loader,
             engine=plan.engine,
@@ -137,8 +112,8 @@ class _TrialReader:
             warm_up_s=max((each.warm_up_s for each in self.totals if each.warm_up_s is not None), default=None),
             memory=tuple(self._memory()),
             trainer_bytes=before.trainer_bytes if before else None,
-            non_finite=self._named(NonFiniteSample, most=MOST_NOT_FINITE),
-            none_samples=self._named(NoneSample),
+            non_finite=self._named(records.NonFiniteSample, most=MOST_NOT_FINITE),
+            none_samples=self._named(records.NoneSample),
             swallowed=later.swallowed,
             wrong=later.wrong,
             originals=later.originals,
@@ -166,7 +141,7 @@ class _TrialReader:
 
     def _deaths(self) -> Iterator[Death]:
         notes = {each.pid: each for each in self.workers}
-        before = self.trainer.last(BeforeShutdown)
+        before = self.trainer.last(records.BeforeShutdown)
         for exit_ in before.workers if before else ():
             known = notes.get(exit_.pid)
             has_left = known is not None and known.state is not None and known.state.stage == "left"
@@ -178,7 +153,7 @@ class _TrialReader:
         how, place = _signal_name(exitcode) if exitcode < 0 else "exit", None
         if notes is not None:
             exits = [raised for raised in notes.records.all(Raised) if raised.type == "SystemExit"]
-            left = next(notes.records.all(ProcessExit), None)
+            left = next(notes.records.all(records.ProcessExit), None)
             if left is not None:
                 how, sample, place = left.how, left.sample, left.place
             elif exits:
@@ -198,7 +173,7 @@ class _TrialReader:
 
     def _end_of_trainer(self) -> Iterator[Death]:
         """The trainer ended in the middle of the trial, or would have, and we had not asked it to."""
-        wanted = self.trainer.last(ProcessExit)
+        wanted = self.trainer.last(records.ProcessExit)
         if wanted is not None:
             yield Death(
                 worker=TRAINER,
@@ -210,14 +185,14 @@ class _TrialReader:
             )
         if self.end is not None or not self.outside.has_trainer_ended or self.outside.verdict:
             return
-        state = read_state(trainer_state(self.directory))
+        state = record_files.read_state(record_files.trainer_state(self.directory))
         exitcode = self.outside.exitcode
         yield Death(
             worker=TRAINER,
             pid=self.start.pid,
             exitcode=exitcode,
             sample=state.sample if state and state.sample else None,
-            place=crash_place(_text(trainer_crash(self.directory)), self.places),
+            place=crash_place(_text(record_files.trainer_crash(self.directory)), self.places),
             how=_signal_name(exitcode) if exitcode is not None and exitcode < 0 else "exit",
             is_oom=self.outside.is_oom,
         )
@@ -225,7 +200,7 @@ class _TrialReader:
     def _raised(self, deaths: tuple[Death, ...]) -> Raised | None:
         by_workers = [raised for notes in self.workers for raised in notes.records.all(Raised)]
         failures = [each for each in by_workers if each.type != "SystemExit"]
-        unsent = (each.raised for notes in self.workers for each in notes.records.all(UnsentResult))
+        unsent = (each.raised for notes in self.workers for each in notes.records.all(records.UnsentResult))
         lost = next(unsent, None)
         seen = self.trainer.last(Raised)
         if seen is not None and (seen.stage != "receive" or deaths):
@@ -253,11 +228,11 @@ class _TrialReader:
     # --- what was counted and measured
 
     def _batches_shown(self) -> int:
-        state = read_state(trainer_state(self.directory))
+        state = record_files.read_state(record_files.trainer_state(self.directory))
         return state.batches if state else 0
 
     def _samples(self) -> int:
-        fetched = self.trainer.last(FetchTotals)
+        fetched = self.trainer.last(records.FetchTotals)
         return fetched.samples if fetched else sum(notes.state.samples for notes in self.workers if notes.state)
 
     def _estimated_samples(self) -> int:
@@ -266,7 +241,7 @@ class _TrialReader:
 
     def _memory(self) -> Iterator[WorkerMemory]:
         for notes in self.workers:
-            measured = [each for each in notes.records.all(PrivateMemory) if each.samples]
+            measured = [each for each in notes.records.all(records.PrivateMemory) if each.samples]
             if len(measured) >= 2:
                 first, last = measured[0], measured[-1]
                 yield WorkerMemory(
@@ -276,7 +251,9 @@ class _TrialReader:
                     samples=last.samples - first.samples,
                 )
 
-    def _named(self, kind: type[NoneSample | NonFiniteSample], *, most: int = MOST_SAMPLES) -> tuple[str, ...]:
+    def _named(
+        self, kind: type[records.NoneSample | records.NonFiniteSample], *, most: int = MOST_SAMPLES
+    ) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.sample for log in self.logs for each in log.all(kind)))[:most]
 
     # --- what workers have in common
@@ -288,9 +265,9 @@ class _TrialReader:
         """
         drawn: Counter[tuple[str, str, str]] = Counter()
         for notes in self.workers:
-            generators = notes.records.last(GeneratorsAtStart)
+            generators = notes.records.last(records.GeneratorsAtStart)
             began = generators.held if generators else {}
-            for each in notes.records.all(GeneratorDrawn):
+            for each in notes.records.all(records.GeneratorDrawn):
                 if each.path in began:
                     drawn[each.path, began[each.path], each.state] += 1
         return tuple(dict.fromkeys(path for (path, _, _), count in drawn.items() if count > 1))
@@ -298,13 +275,13 @@ class _TrialReader:
     def _same_items(self) -> int | None:
         if not self.plan.is_stream or not self.workers:
             return None
-        known = (items.digests for notes in self.workers if (items := notes.records.last(FirstItems)))
+        known = (items.digests for notes in self.workers if (items := notes.records.last(records.FirstItems)))
         first = [digests for digests in known if None not in digests]
         return max(Counter(first).values(), default=None)
 
     def _has_asked(self) -> bool | None:
         """Unknown unless every worker got as far as a sample."""
-        if any(notes.records.last(AskedForWorkerInfo) for notes in self.workers):
+        if any(notes.records.last(records.AskedForWorkerInfo) for notes in self.workers):
             return True
         return False if self.workers and self._samples() else None
 
