@@ -14,7 +14,7 @@ from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.processes.classify_stack import own_frames
 from antifreeze.probes.trials import record_files, records
 from antifreeze.probes.trials.hang_detector import TrialVerdict
-from antifreeze.probes.trials.stacks import current_stack
+from antifreeze.probes.trials.stuck_process import current_stack
 
 MOST_SAMPLES = 50
 # More of these: how many there are tells a fault from what is meant.

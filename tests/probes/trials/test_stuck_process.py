@@ -9,7 +9,7 @@ from pathlib import Path
 from antifreeze.probes.places import PlaceMaker
 from antifreeze.probes.processes.classify_stack import own_frames
 from antifreeze.probes.trials.record_files import STACK_SIGNAL
-from antifreeze.probes.trials.stacks import current_stack, library_of, main_stack, signalled_stack
+from antifreeze.probes.trials.stuck_process import current_stack, library_of, main_stack, signalled_stack
 
 PROGRAM = f"""
 import faulthandler, sys, time
