@@ -99,7 +99,7 @@ def test_annotations_are_all_that_is_on_stdout(capsys: pytest.CaptureFixture[str
         (["--batches", "0", "train.py"], "--batches 0"),
         (["--facts", "no.json"], "no.json"),
         (["--facts", "train.py"], "cannot read facts"),
-        (["--facts", "facts.json", "train.py"], "two patients"),
+        (["--facts", "facts.json", "train.py"], "two programs"),
         (["--static", "no.such:loader"], "cannot find no.such:loader"),
         (["--static", "-m", "no.such"], "cannot find -m no.such"),
         (["torchrun"], "one process"),

@@ -1,4 +1,4 @@
-"""A patient as it comes from an examination: a thread pool made in the trainer, and workers that wait for it for ever."""
+"""A target as it comes from an examination: a thread pool made in the trainer, and workers that wait for it for ever."""
 
 from antifreeze.doctor.facts import (
     Assignment,

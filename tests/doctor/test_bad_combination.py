@@ -18,7 +18,7 @@ def facts(
 
 
 @pytest.mark.parametrize(
-    ("patient", "word"),
+    ("target", "word"),
     [
         (facts({"TOKENIZERS_PARALLELISM": "true"}), "TOKENIZERS_PARALLELISM=true"),
         (facts({"OPENCV_OPENMP_NUM_THREADS": "1"}), "OPENCV_OPENMP_NUM_THREADS"),
@@ -27,14 +27,14 @@ def facts(
         (facts({}, versions={"torch": "1.13.1+cu117"}), "torch 1.13.1+cu117"),
     ],
 )
-def test_each_combination_is_named_and_no_more_than_possible(patient: Facts, word: str) -> None:
-    (finding,) = bad_combination.examine(patient)
+def test_each_combination_is_named_and_no_more_than_possible(target: Facts, word: str) -> None:
+    (finding,) = bad_combination.examine(target)
     assert word in finding.why
     assert finding.weight is Weight.POSSIBLE
 
 
 @pytest.mark.parametrize(
-    "patient",
+    "target",
     [
         Facts(),
         facts({}),
@@ -49,5 +49,5 @@ def test_each_combination_is_named_and_no_more_than_possible(patient: Facts, wor
         facts({}, versions={"torch": "unknown"}),
     ],
 )
-def test_what_is_harmless_is_not_named(patient: Facts) -> None:
-    assert not bad_combination.examine(patient)
+def test_what_is_harmless_is_not_named(target: Facts) -> None:
+    assert not bad_combination.examine(target)

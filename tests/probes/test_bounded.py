@@ -6,11 +6,11 @@ import signal
 import sys
 from pathlib import Path
 
-from antifreeze.probes.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import ProgramResult, run_bounded
 from leftovers import wait_until
 
 
-def run(program: str, *, timeout_s: float = 20.0) -> Outcome:
+def run(program: str, *, timeout_s: float = 20.0) -> ProgramResult:
     return run_bounded([sys.executable, "-c", program], timeout_s=timeout_s, environ=os.environ)
 
 

@@ -50,7 +50,7 @@ def install_the_engine() -> None:
 def install_the_examiner() -> None:
     """The doctor has started this program: it is watched, and its loaders stay torch's own."""
     try:
-        from antifreeze.probes.patient import examine_when_imported
+        from antifreeze.probes.target import examine_when_imported
 
         examine_when_imported()
     except Exception as fault:  # the program must fail by itself, and not because of us

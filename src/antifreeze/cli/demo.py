@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antifreeze.probes.bounded import Outcome, run_bounded
+from antifreeze.probes.bounded import ProgramResult, run_bounded
 
 if TYPE_CHECKING:  # rich takes a tenth of a second, and `antifreeze run` does not need it
     from rich.console import Console
@@ -44,7 +44,7 @@ class Engine:
     mode: str
     """Value of ANTIFREEZE: ours must not quietly be torch's, and torch's must not be ours."""
 
-    def run(self, *words: str, timeout_s: float = TIMEOUT_S) -> Outcome:
+    def run(self, *words: str, timeout_s: float = TIMEOUT_S) -> ProgramResult:
         return run_bounded(
             [*self.command, *words], timeout_s=timeout_s, environ={**os.environ, "ANTIFREEZE": self.mode}
         )
@@ -143,7 +143,7 @@ def show_doctor(console: Console) -> list[str]:
     headline(console, "4  A script that hangs on torch, and the doctor")
     say(console, f"the script  {SICK}")
     say(console, f"$ antifreeze doctor {SICK.name}")
-    # What is installed is not the patient's own, and the doctor would look past it.
+    # What is installed is not the target's own, and the doctor would look past it.
     with console.status(f"antifreeze doctor {SICK.name}"), tempfile.TemporaryDirectory(prefix="antifreeze-") as folder:
         outcome = DOCTOR.run(shutil.copy(SICK, folder), timeout_s=TIMEOUT_OF_DOCTOR_S)
     said = outcome.stdout.replace(f"{folder}{os.sep}", "").splitlines()
@@ -155,7 +155,7 @@ def show_doctor(console: Console) -> list[str]:
     return []
 
 
-def unfinished(name: str, outcome: Outcome) -> list[str]:
+def unfinished(name: str, outcome: ProgramResult) -> list[str]:
     if outcome.exit_status is None:
         return [f"{name}: still running after {outcome.seconds:.0f} s, stopped"]
     if outcome.exit_status != 0:
@@ -163,7 +163,7 @@ def unfinished(name: str, outcome: Outcome) -> list[str]:
     return []
 
 
-def results(outcome: Outcome) -> list[dict[str, Any]]:
+def results(outcome: ProgramResult) -> list[dict[str, Any]]:
     """What a script of ours printed: one JSON object per line."""
     return [json.loads(line) for line in outcome.stdout.splitlines() if line.startswith("{")]
 

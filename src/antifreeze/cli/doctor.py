@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from antifreeze.cli.patient import Patient, check_alone, patient_of
 from antifreeze.cli.run import MODULE
+from antifreeze.cli.target import Target, check_alone, target_of
 from antifreeze.cli.terminal import progress_on, put, wants_colour, width_of
 from antifreeze.codes import NAMES
 from antifreeze.doctor.facts import Facts, Source
@@ -33,7 +33,7 @@ WILL_RUN = "runs {} up to its first batch (its side effects happen); --static on
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "antifreeze doctor [options] [(SCRIPT | -m MODULE) [arguments of it] | MODULE:LOADER | PID]"
     parser.add_argument(
-        "patient",
+        "target",
         metavar="SCRIPT | MODULE:LOADER | PID",
         nargs="?",
         help="a Python file, and all that follows it belongs to the script; a loader, or a function that makes one, in a "
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--select", metavar="CODES", default="", help="these only: AF1,AF204")
     parser.add_argument("--ignore", metavar="CODES", default="", help="not these")
     parser.add_argument("--format", choices=("text", "json", "github"), default="text")
-    parser.add_argument("--save", metavar="FILE", help="write all that was learned about the patient to FILE, as JSON")
+    parser.add_argument("--save", metavar="FILE", help="write all that was learned about the program to FILE, as JSON")
     parser.add_argument("--facts", metavar="FILE", help="examine what --save wrote, here or elsewhere, once more")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="all areas, all evidence, and what the script said"
@@ -84,50 +84,50 @@ def codes_in(text: str, option: str) -> tuple[str, ...]:
     return codes
 
 
-# --- what is known about the patient
+# --- what is known about the target
 
 
 def facts_of(arguments: argparse.Namespace) -> Facts:
     from antifreeze.probes.surroundings import look_at_machine
 
-    if arguments.patient is None and arguments.module is None:
+    if arguments.target is None and arguments.module is None:
         return Facts(machine=look_at_machine())
-    if arguments.patient is not None and arguments.patient.isdecimal():
+    if arguments.target is not None and arguments.target.isdecimal():
         from antifreeze.probes.processes import look_at_program
 
-        return Facts(machine=look_at_machine(), processes=look_at_program(int(arguments.patient)))
-    patient = patient_of(arguments.patient, arguments.module)
-    check_alone(patient.command, os.environ)
+        return Facts(machine=look_at_machine(), processes=look_at_program(int(arguments.target)))
+    target = target_of(arguments.target, arguments.module)
+    check_alone(target.command, os.environ)
     if not arguments.static:
-        return dataclasses.replace(examined(patient, arguments), machine=look_at_machine(), source=read(patient))
-    if patient.file is None:
+        return dataclasses.replace(examined(target, arguments), machine=look_at_machine(), source=read(target))
+    if target.file is None:
         raise ConfigError(
-            f"cannot find {patient.name}",
+            f"cannot find {target.name}",
             where=str(Path.cwd()),
             try_="antifreeze doctor from the directory that the module is in, or without --static",
         )
-    announce(f"reads {patient.name} and runs nothing", arguments)
-    return Facts(machine=look_at_machine(), source=read(patient))
+    announce(f"reads {target.name} and runs nothing", arguments)
+    return Facts(machine=look_at_machine(), source=read(target))
 
 
-def examined(patient: Patient, arguments: argparse.Namespace) -> Facts:
+def examined(target: Target, arguments: argparse.Namespace) -> Facts:
     """What running it tells."""
-    from antifreeze.probes.examination import Options, examine
+    from antifreeze.probes.trials.examination import ExaminationOptions, examine
 
-    options = Options(
+    options = ExaminationOptions(
         batches=positive(arguments.batches, "--batches"), timeout_s=SPAN.read(arguments.timeout, where="--timeout")
     )
-    announce(WILL_RUN.format(patient.name), arguments)
+    announce(WILL_RUN.format(target.name), arguments)
     with progress_on(sys.stderr) as progress:
-        return examine([*patient.command, *arguments.script_arguments], options=options, progress=progress.show)
+        return examine([*target.command, *arguments.script_arguments], options=options, progress=progress.show)
 
 
-def read(patient: Patient) -> Source | None:
+def read(target: Target) -> Source | None:
     from antifreeze.probes.source import read_source
 
-    if patient.file is None:
+    if target.file is None:
         return None
-    return dataclasses.replace(read_source(patient.file, base=patient.base), script=str(patient.file))
+    return dataclasses.replace(read_source(target.file, base=target.base), script=str(target.file))
 
 
 def announce(text: str, arguments: argparse.Namespace) -> None:
@@ -142,9 +142,9 @@ def positive(text: str, option: str) -> int:
 
 
 def saved_facts(arguments: argparse.Namespace) -> Facts:
-    if arguments.patient or arguments.module:
+    if arguments.target or arguments.module:
         raise ConfigError(
-            f"--facts {arguments.facts} and {arguments.patient or arguments.module} are two patients",
+            f"--facts {arguments.facts} and {arguments.target or arguments.module} are two programs",
             try_="antifreeze doctor --facts FILE",
         )
     try:

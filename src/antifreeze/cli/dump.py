@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> int:
     from antifreeze.doctor.facts import Facts
     from antifreeze.probes.processes import look_at_program
-    from antifreeze.probes.processes.telling import told
+    from antifreeze.probes.processes.dump_text import told
 
     if not arguments.pid.isdecimal():
         raise ConfigError(f"{arguments.pid!r} is not a number of a process", where="PID", try_="antifreeze dump 4242")

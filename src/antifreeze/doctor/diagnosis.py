@@ -12,7 +12,7 @@ from antifreeze.doctor.precedence import explains
 
 
 def diagnose(facts: Facts, *, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[Finding]:
-    """What the patient has; `select` and `ignore` are codes or beginnings of codes (`AF3`)."""
+    """What the target has; `select` and `ignore` are codes or beginnings of codes (`AF3`)."""
     found = _once([finding for check in CHECKS for finding in check.examine(facts)])
     told = [
         finding

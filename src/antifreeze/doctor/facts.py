@@ -1,10 +1,10 @@
-"""All that is known about a patient: frozen, plain, to and from JSON. Pure data.
+"""All that is known about a target: frozen, plain, to and from JSON. Pure data.
 
-A patient is a program that trains, examined from its source, by running it up to its first batch, or while it is
+A target is a program that trains, examined from its source, by running it up to its first batch, or while it is
 frozen. Whoever asks the machine (`probes/`) fills these in; checks only read them. What nobody looked at, or could not
 see, is None or empty, and a check that lacks a fact stays silent.
 
-Paths of files are as the patient knows them; a `Place` shows them relative to the directory of the script.
+Paths of files are as the target knows them; a `Place` shows them relative to the directory of the script.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where the patient runs."""
+    """Where the target runs."""
 
     cpus: int
     """That the machine has."""
@@ -625,7 +625,7 @@ class ProcessPicture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All that is known about a patient."""
+    """All that is known about a target."""
 
     machine: Machine | None = None
     source: Source | None = None

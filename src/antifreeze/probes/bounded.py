@@ -31,7 +31,7 @@ TIDY_WITHIN_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramResult:
     """How a program ended and what it said."""
 
     exit_status: int | None
@@ -47,7 +47,7 @@ class Outcome:
         return lines[-1] if lines else f"exit status {self.exit_status}, without a word"
 
 
-def run_bounded(command: Sequence[str], *, timeout_s: float, environ: Mapping[str, str]) -> Outcome:
+def run_bounded(command: Sequence[str], *, timeout_s: float, environ: Mapping[str, str]) -> ProgramResult:
     with tempfile.TemporaryDirectory(prefix="antifreeze-") as directory:
         stdout, stderr = Path(directory, "stdout"), Path(directory, "stderr")
         began = time.monotonic()
@@ -57,7 +57,7 @@ def run_bounded(command: Sequence[str], *, timeout_s: float, environ: Mapping[st
             )
         exit_status = _wait_exit(process, timeout_s=timeout_s)
         seconds = time.monotonic() - began
-        return Outcome(exit_status, _text(stdout), _text(stderr), seconds)
+        return ProgramResult(exit_status, _text(stdout), _text(stderr), seconds)
 
 
 def _wait_exit(process: subprocess.Popen[bytes], *, timeout_s: float) -> int | None:
@@ -74,7 +74,9 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     if sys.platform == "win32":
         process.kill()
         return
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left; macOS says so with the latter
+    with contextlib.suppress(
+        ProcessLookupError, PermissionError
+    ):  # no process is left; macOS says so with PermissionError
         os.killpg(process.pid, signal.SIGKILL)
 
 
@@ -82,7 +84,7 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-class Patient:
+class TargetProcess:
     """A program that is examined: started on entering, and on leaving all of it is gone."""
 
     def __init__(
@@ -145,7 +147,7 @@ class Patient:
 
 @contextlib.contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Whoever is told to end, by a scheduler or a closed terminal, leaves like after Ctrl-C: by an exception."""
+    """Leave by an exception, as after Ctrl-C, when a scheduler or a closed terminal tells us to end."""
     signals = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
     before = {signum: signal.signal(signum, _leave) for signum in signals}
     try:
@@ -166,12 +168,12 @@ def _tidies_up(pid: int) -> bool:
 
 
 def kill(pid: int) -> None:
-    """End a process of a patient's, wherever it is; one that is stopped, too."""
+    """End a process of the target, wherever it is; one that is stopped, too."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
 
 
 def ask(pid: int, signum: int) -> None:
-    """Send a signal that a process of a patient's expects."""
+    """Send a signal that a process of the target expects."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signum)

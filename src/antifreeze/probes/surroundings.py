@@ -1,4 +1,4 @@
-"""Where the patient runs: processors, memory, limits, settings and versions.
+"""Where the target runs: processors, memory, limits, settings and versions.
 
 Nothing is imported for it but the standard library, and nothing is changed: the start method is read without fixing it.
 """

@@ -22,7 +22,7 @@ from antifreeze.doctor.facts import Facts, ProcessPicture
 from antifreeze.doctor.finding import Finding, Weight
 from antifreeze.probes.processes import look_at_program
 
-PATIENTS = Path(__file__).parent / "patients"
+TARGETS = Path(__file__).parent / "targets"
 STARTS_WITHIN_S = 60.0
 AT_ONCE = 3
 # Those that tests ask for by name.
@@ -32,7 +32,7 @@ RIPE_S = {"silent_server": 12.0, "nobody_writes": 12.0}
 
 
 @dataclass(frozen=True)
-class Patient:
+class TargetProcess:
     """A running program."""
 
     name: str
@@ -47,7 +47,7 @@ class Patient:
 
     @property
     def lines(self) -> list[str]:
-        return (PATIENTS / f"{self.name}.py").read_text().splitlines()
+        return (TARGETS / f"{self.name}.py").read_text().splitlines()
 
     def line(self, text: str) -> int:
         """The number of the line of the program that holds this."""
@@ -58,7 +58,7 @@ class Patient:
 class Diagnosis:
     """What was found, and how long that took."""
 
-    patient: Patient
+    target: TargetProcess
     facts: Facts
     findings: list[Finding]
     seconds: float
@@ -71,9 +71,9 @@ class Diagnosis:
         return next(each for each in self.facts.processes if each.worker == number)
 
 
-def start(name: str, directory: Path, environment: Mapping[str, str] | None = None) -> Patient:
+def start(name: str, directory: Path, environment: Mapping[str, str] | None = None) -> TargetProcess:
     directory.mkdir(exist_ok=True)
-    shutil.copy(PATIENTS / f"{name}.py", directory)
+    shutil.copy(TARGETS / f"{name}.py", directory)
     with (directory / "stderr").open("wb") as stderr:
         process = subprocess.Popen(
             [sys.executable, f"{name}.py"],
@@ -90,58 +90,60 @@ def start(name: str, directory: Path, environment: Mapping[str, str] | None = No
             stderr=stderr,
             start_new_session=True,
         )
-    return Patient(name, process, directory)
+    return TargetProcess(name, process, directory)
 
 
-def start_all(root: Path, wanted: set[str]) -> list[Patient]:
+def start_all(root: Path, wanted: set[str]) -> list[TargetProcess]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     ranks = [
         {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} for rank in (0, 1)
     ]
-    alone = sorted(path.stem for path in PATIENTS.glob("*.py") if path.stem != "lone_rank")
+    alone = sorted(path.stem for path in TARGETS.glob("*.py") if path.stem != "lone_rank")
     return [
         *(start(name, root / name) for name in alone if name in wanted),
         *(start("lone_rank", root / f"rank-{rank['RANK']}", rank) for rank in ranks),
     ]
 
 
-def end(patient: Patient) -> None:
-    assert patient.process.stdin is not None
-    patient.process.stdin.close()
-    os.killpg(patient.process.pid, signal.SIGKILL)
-    patient.process.wait()
+def end(target: TargetProcess) -> None:
+    assert target.process.stdin is not None
+    target.process.stdin.close()
+    os.killpg(target.process.pid, signal.SIGKILL)
+    target.process.wait()
 
 
-def examine(patient: Patient) -> Diagnosis:
+def examine(target: TargetProcess) -> Diagnosis:
     began = time.monotonic()
-    facts = Facts(processes=look_at_program(patient.process.pid))
-    return Diagnosis(patient, facts, diagnose(facts), time.monotonic() - began)
+    facts = Facts(processes=look_at_program(target.process.pid))
+    return Diagnosis(target, facts, diagnose(facts), time.monotonic() - began)
 
 
 @pytest.fixture(scope="module")
-def patients(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Patient]]:
+def targets(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, TargetProcess]]:
     here = [
         item for item in request.session.items if isinstance(item, pytest.Function) and item.module is request.module
     ]
     asked = {item.callspec.params["name"] for item in here if hasattr(item, "callspec")}
-    started = start_all(tmp_path_factory.mktemp("patients"), ALWAYS | asked)
+    started = start_all(tmp_path_factory.mktemp("targets"), ALWAYS | asked)
     try:
         deadline = time.monotonic() + STARTS_WITHIN_S
-        waited_for = [patient for patient in started if patient.directory.name != "rank-1"]
-        while not all(patient.is_ripe for patient in waited_for):
+        waited_for = [target for target in started if target.directory.name != "rank-1"]
+        while not all(target.is_ripe for target in waited_for):
             assert time.monotonic() < deadline, [each.name for each in waited_for if not each.is_ripe]
             time.sleep(0.1)
-        yield {patient.directory.name: patient for patient in started}
+        yield {target.directory.name: target for target in started}
     finally:
-        for patient in started:
-            end(patient)
+        for target in started:
+            end(target)
 
 
 @pytest.fixture(scope="module")
-def diagnoses(patients: dict[str, Patient]) -> dict[str, Diagnosis]:
+def diagnoses(targets: dict[str, TargetProcess]) -> dict[str, Diagnosis]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(patients, pool.map(examine, patients.values()), strict=True))
+        return dict(zip(targets, pool.map(examine, targets.values()), strict=True))
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,8 @@ def test_a_freeze_is_named_with_worker_line_and_cause(name: str, diagnoses: dict
     found = diagnosis.the(expected.code)
     assert found.weight is expected.weight
     assert found.where is not None
-    script = f"{diagnosis.patient.name}.py"
-    assert (found.where.file, found.where.line) == (script, diagnosis.patient.line(expected.line))
+    script = f"{diagnosis.target.name}.py"
+    assert (found.where.file, found.where.line) == (script, diagnosis.target.line(expected.line))
     assert (found.worker, found.sample) == (expected.worker, expected.sample)
     assert expected.says in f"{found.what} {found.why}"
 
@@ -215,7 +217,7 @@ def test_the_other_rank_is_looked_at_too_and_blamed_if_it_does_not_move(diagnose
     assert (there.rank, missing.rank, there.world_size) == (0, 1, 2)
     blamed = diagnoses["rank-0"].the("AF111")
     assert blamed.pid == missing.pid
-    assert str(blamed.where).endswith(f"lone_rank.py:{diagnoses['rank-0'].patient.line('sys.stdin.readline()')}")
+    assert str(blamed.where).endswith(f"lone_rank.py:{diagnoses['rank-0'].target.line('sys.stdin.readline()')}")
 
 
 def test_facts_of_a_running_program_survive_json(diagnoses: dict[str, Diagnosis]) -> None:

@@ -22,7 +22,7 @@ COLUMN = 54
 NARROWEST = 40
 # In the first line of a finding; with -v all of it stands below.
 LONGEST_EVIDENCE = 60
-# So much of what the patient wrote to stderr is shown.
+# So much of what the target wrote to stderr is shown.
 LAST_LINES = 15
 
 _COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "dim": "2"}
@@ -36,7 +36,7 @@ class Look:
 
     is_coloured: bool = False
     is_verbose: bool = False
-    """Every area on its line, all evidence, and what the patient said."""
+    """Every area on its line, all evidence, and what the target said."""
     width: int | None = None
     """Columns that prose is wrapped to; None: it is not."""
 

@@ -1,4 +1,4 @@
-"""How things are called in all forms: sizes, the patient, how a trial went."""
+"""How things are called in all forms: sizes, the target, how a trial went."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count_of(number: int, thing: str, *, many: str = "") -> str:
 
 
 def has_program(facts: Facts) -> bool:
-    """Whether there is a patient beside the machine."""
+    """Whether there is a target beside the machine."""
     return bool(facts.source or facts.run or facts.loaders or facts.processes)
 
 
@@ -44,7 +44,7 @@ def never_loaded(facts: Facts) -> bool:
 
 
 def command_of(facts: Facts) -> str:
-    """The patient, as its user has typed it."""
+    """The target, as its user has typed it."""
     if facts.run is not None and facts.run.command:
         return facts.run.command
     if facts.source is not None:
@@ -79,7 +79,7 @@ def path_of(place: Place, facts: Facts) -> str:
 
 
 def filled(text: str, facts: Facts) -> str:
-    """With the patient's script in the place of `{script}`; other braces are the text's own."""
+    """With the target's script in the place of `{script}`; other braces are the text's own."""
     return text.replace("{script}", script_of(facts))
 
 

@@ -112,7 +112,7 @@ def _weigh_tensor(tensor: Any) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _is_mapped(address: int) -> bool:
-    """Whether this memory is that of a file, or of shared memory with a name: nobody has to copy it."""
+    """Whether this memory is that of a file, or of shared memory with a name: processes share it without a copy."""
     mapped = machine.mapped_files()
     place = bisect.bisect_right(mapped, address, key=lambda each: each.start) - 1
     return place >= 0 and address < mapped[place].end

@@ -15,8 +15,7 @@ from typing import Any, TypeGuard
 from antifreeze.doctor.facts import Held
 from antifreeze.engine.crossing.reading import ancestors, attributes_of
 from antifreeze.machine import path_of
-from antifreeze.probes.objects.places import assigned_at, class_node
-from antifreeze.probes.objects.source import Function
+from antifreeze.probes.objects.origins import Function, assigned_at, class_node
 
 # Of the module os: they read at the position that all who have the file share, or move it.
 MOVING = frozenset(("read", "readv", "lseek", "sendfile"))

@@ -1,6 +1,6 @@
-"""A double of the patient: a forked copy in which code of the user's may run, and which is thrown away.
+"""A double of the target: a forked copy in which code of the user's may run, and which is thrown away.
 
-Whatever that code does (prints, draws random numbers, opens files, waits for ever), the program does not notice. A double
+The program does not notice what that code does (prints, draws random numbers, opens files, waits forever). A double
 ends when it has answered, when it is killed, or by its own alarm, should the program itself be gone by then.
 """
 

@@ -25,7 +25,7 @@ from antifreeze.probes.objects.reach import Reach
 MOST_HELD = 40
 
 
-class Told(NamedTuple):
+class HeldFacts(NamedTuple):
     """What is to be said of one object."""
 
     what: str
@@ -35,7 +35,7 @@ class Told(NamedTuple):
 
 class _Sort(NamedTuple):
     kind: str
-    tell: Callable[[Any], Told | None]
+    tell: Callable[[Any], HeldFacts | None]
     """None: it is not live, or does no harm."""
     is_users_only: bool = False
     """Whether it is of interest only where an object of the user's holds it: libraries know what they do with theirs."""
@@ -84,7 +84,7 @@ def _held(path: str, thing: Any, known: _Known, reach: Reach) -> Held | None:
     except Exception:  # noqa: BLE001 - half-made, or closed meanwhile: the others are to be told all the same
         return None
     if deadly is not None:
-        told = told or Told(deadly.what)
+        told = told or HeldFacts(deadly.what)
     elif told is None or known.sort is None or (known.sort.is_users_only and not reach.is_held_by_the_user(path)):
         return None
     return Held(
@@ -143,22 +143,22 @@ def _file_below(thing: Any) -> io.FileIO | None:
     return None
 
 
-def _tell_file(thing: Any) -> Told | None:
+def _tell_file(thing: Any) -> HeldFacts | None:
     file = _file_below(thing)
     if file is None or file.fileno() <= 2:
         return None
     said = attributes_of(thing).get("mode")  # of text, what `open` was told
     mode = said if isinstance(said, str) else file.mode
-    return Told(f"an open file {file.name!r} (mode {mode!r})", mode, _shares_position(file))
+    return HeldFacts(f"an open file {file.name!r} (mode {mode!r})", mode, _shares_position(file))
 
 
-def _tell_archive(thing: Any) -> Told | None:
-    """One over memory is nobody else's."""
+def _tell_archive(thing: Any) -> HeldFacts | None:
+    """A file over memory is not shared with other processes."""
     file = _file_below(thing)
     if file is None:
         return None
     format_ = next(word for name, word in _ARCHIVES.items() if (t := loaded_type(name)) and is_subclass(type(thing), t))
-    return Told(f"an open {format_} archive {file.name!r}", file.mode, _shares_position(file))
+    return HeldFacts(f"an open {format_} archive {file.name!r}", file.mode, _shares_position(file))
 
 
 def _shares_position(file: io.FileIO) -> bool:
@@ -168,7 +168,7 @@ def _shares_position(file: io.FileIO) -> bool:
 # --- databases
 
 
-def _tell_hdf5(thing: Any) -> Told | None:
+def _tell_hdf5(thing: Any) -> HeldFacts | None:
     h5py = sys.modules["h5py"]
     number = attributes_of(thing).get("_id")
     if not number:
@@ -179,68 +179,68 @@ def _tell_hdf5(thing: Any) -> Told | None:
     mode = "r" if file.get_intent() in (h5py.h5f.ACC_RDONLY, h5py.h5f.ACC_SWMR_READ) else "r+"
     name = h5py.h5f.get_name(number).decode(errors="replace")
     what = f"an open HDF5 file {name!r} (mode {mode!r}{', through a Python file object' if through else ''})"
-    return Told(what, mode, through)
+    return HeldFacts(what, mode, through)
 
 
-def _tell_lmdb(thing: Any) -> Told | None:
+def _tell_lmdb(thing: Any) -> HeldFacts | None:
     environment = loaded_type("lmdb:Environment")
     try:
         path, flags = environment.path(thing), environment.flags(thing)
     except Exception:  # noqa: BLE001 - it is closed, and whatever LMDB says to that
         return None
     lock = "with a lock table" if flags["lock"] else "without a lock table"
-    return Told(f"an open LMDB environment {path!r} ({lock})", "r" if flags["readonly"] else "r+")
+    return HeldFacts(f"an open LMDB environment {path!r} ({lock})", "r" if flags["readonly"] else "r+")
 
 
-def _tell_sqlite(thing: Any) -> Told | None:
+def _tell_sqlite(thing: Any) -> HeldFacts | None:
     sqlite3 = sys.modules["sqlite3"]
     try:
         sqlite3.Connection.total_changes.__get__(thing)
     except sqlite3.ProgrammingError:  # it is closed
         return None
-    return Told("an open sqlite connection")
+    return HeldFacts("an open sqlite connection")
 
 
 # --- connections
 
 
-def _tell_socket(thing: Any) -> Told | None:
+def _tell_socket(thing: Any) -> HeldFacts | None:
     kind = loaded_type("_socket:socket")
     if kind.fileno(thing) < 0:
         return None
     try:
         peer = kind.getpeername(thing)
     except OSError:
-        return Told("an open socket")
-    return Told(f"an open socket to {peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "an open socket")
+        return HeldFacts("an open socket")
+    return HeldFacts(f"an open socket to {peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "an open socket")
 
 
-def _tell_connection(thing: Any) -> Told | None:
-    return Told(f"a {_dotted(thing)}") if attributes_of(thing).get("_handle") is not None else None
+def _tell_connection(thing: Any) -> HeldFacts | None:
+    return HeldFacts(f"a {_dotted(thing)}") if attributes_of(thing).get("_handle") is not None else None
 
 
 # --- locks
 
 
-def _tell_lock(thing: Any) -> Told | None:
+def _tell_lock(thing: Any) -> HeldFacts | None:
     kind = "RLock" if is_subclass(type(thing), loaded_type("_thread:RLock")) else "Lock"
     is_held = loaded_type(f"_thread:{'RLock' if kind == 'RLock' else 'LockType'}").__repr__(thing).startswith("<locked")
-    return Told(f"a threading.{kind}{' that is held now' if is_held else ''}")
+    return HeldFacts(f"a threading.{kind}{' that is held now' if is_held else ''}")
 
 
-def _tell_process_lock(thing: Any) -> Told | None:
+def _tell_process_lock(thing: Any) -> HeldFacts | None:
     """Reads its value, which waits for nothing."""
     inner = attributes_of(thing).get("_semlock")
     if inner is None:
         return None
     is_held = loaded_type("_multiprocessing:SemLock")._is_zero(inner)
-    return Told(f"a multiprocessing.{name_of(type(thing))}{' that is held now' if is_held else ''}")
+    return HeldFacts(f"a multiprocessing.{name_of(type(thing))}{' that is held now' if is_held else ''}")
 
 
 # --- generators and iterators
 
 
-def _tell_randomness(thing: Any) -> Told | None:
+def _tell_randomness(thing: Any) -> HeldFacts | None:
     """The global ones are seeded by torch in every worker; one of the system's has no state."""
     system = loaded_type("random:SystemRandom")
     if system is not None and is_subclass(type(thing), system):
@@ -250,22 +250,22 @@ def _tell_randomness(thing: Any) -> Told | None:
         loaded_type("numpy.random.mtrand:_rand"),
         loaded_type("torch:default_generator"),
     )
-    return None if any(thing is each for each in of_all) else Told(f"a {_dotted(thing)}")
+    return None if any(thing is each for each in of_all) else HeldFacts(f"a {_dotted(thing)}")
 
 
-def _tell_generator(thing: Any) -> Told:
-    return Told(f"a generator of {thing.__qualname__}, half-way through its code")
+def _tell_generator(thing: Any) -> HeldFacts:
+    return HeldFacts(f"a generator of {thing.__qualname__}, half-way through its code")
 
 
-def _tell_iterator(thing: Any) -> Told:
-    return Told(f"a {name_of(type(thing))}, half-way through what it goes over")
+def _tell_iterator(thing: Any) -> HeldFacts:
+    return HeldFacts(f"a {name_of(type(thing))}, half-way through what it goes over")
 
 
-def _tell_segment(thing: Any) -> Told | None:
+def _tell_segment(thing: Any) -> HeldFacts | None:
     found = attributes_of(thing)
     if found.get("_buf") is None:
         return None
-    return Told(f"shared memory {found.get('_name')!r} of {found.get('_size', 0) >> 20} MB")
+    return HeldFacts(f"shared memory {found.get('_name')!r} of {found.get('_size', 0) >> 20} MB")
 
 
 def _iterators() -> Iterator[str]:

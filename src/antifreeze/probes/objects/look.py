@@ -1,4 +1,4 @@
-"""One look at a live loader, in the patient's own process, when it is iterated for the first time.
+"""One look at a live loader, in the target's own process, when it is iterated for the first time.
 
 No exception leaves this file, and it takes two seconds at most: a part that fails or takes too long is left unknown.
 """
@@ -20,7 +20,7 @@ from antifreeze.probes.objects.bulks import find_bulks
 from antifreeze.probes.objects.double import ask_double
 from antifreeze.probes.objects.held import find_held
 from antifreeze.probes.objects.obstacles import crosses, find_obstacles
-from antifreeze.probes.objects.places import class_at, place_of
+from antifreeze.probes.objects.origins import class_at, place_of
 from antifreeze.probes.objects.pools import native_pools, other_threads
 from antifreeze.probes.objects.reach import Reach
 

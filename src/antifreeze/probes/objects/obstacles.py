@@ -25,8 +25,8 @@ from antifreeze.engine.crossing import pickler
 from antifreeze.engine.crossing.by_value import MAIN, find_by_name
 from antifreeze.engine.crossing.explain import Culprit, Search, describe
 from antifreeze.engine.crossing.main_module import describe_main, is_guard
-from antifreeze.probes.objects import source
-from antifreeze.probes.objects.places import assigned_on, place_of
+from antifreeze.probes.objects.origins import assigned_on, assignments, is_interactive, main_file, place_of, tree_of
+from antifreeze.probes.syntax import statements
 from antifreeze.torch_side.workers import is_cuda_lost_in_fork
 
 MOST_OBSTACLES = 5
@@ -64,7 +64,7 @@ def crosses(parts: Mapping[str, Any], *, patience_s: float) -> bool | None:
 
 
 def _is_array(thing: Any) -> bool:
-    """Whether this is an array of numbers: whoever takes a large one apart may copy it."""
+    """Whether this is an array of numbers: taking a large one apart may copy it."""
     array = loaded("numpy:ndarray")
     return array is not None and isinstance(thing, array) and not thing.dtype.hasobject
 
@@ -146,10 +146,10 @@ def _sent_whole() -> None:
 
 def hidden_names() -> frozenset[str] | None:
     """Names of the main module that a process which imports it does not have; None: all, for it cannot be imported."""
-    file = source.main_file()
+    file = main_file()
     if not file:
-        return None if source.is_interactive() else frozenset()
-    tree = source.tree(file)
+        return None if is_interactive() else frozenset()
+    tree = tree_of(file)
     if tree is None:
         return frozenset()
     guards = [statement for statement in tree.body if isinstance(statement, ast.If) and is_guard(statement)]
@@ -161,11 +161,11 @@ def hidden_names() -> frozenset[str] | None:
 
 def _bound(body: list[ast.stmt]) -> Iterator[str]:
     """The names of classes and functions, variables and imports that these statements make."""
-    for node in source.statements(body):
+    for node in statements(body):
         match node:
             case ast.ClassDef(name) | ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
                 yield name
             case ast.Import(aliases) | ast.ImportFrom(_, aliases):
                 yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
             case _:
-                yield from (each.target.id for each in source.assignments([node]) if isinstance(each.target, ast.Name))
+                yield from (each.target.id for each in assignments([node]) if isinstance(each.target, ast.Name))

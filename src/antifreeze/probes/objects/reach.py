@@ -10,8 +10,7 @@ from antifreeze.doctor.facts import Place
 from antifreeze.engine.backends.hazards.held import closed_types
 from antifreeze.engine.crossing.reading import is_a, module_of
 from antifreeze.engine.crossing.walk import walk
-from antifreeze.probes.objects import source
-from antifreeze.probes.objects.places import Trodden
+from antifreeze.probes.objects.origins import WalkedPaths, file_of_module, is_of_the_user
 from antifreeze.resources import PerWorker
 
 # The lock of one of multiprocessing's values is taken by the user.
@@ -24,11 +23,11 @@ class Reach:
     def __init__(self, roots: Mapping[str, Any], *, patience_s: float) -> None:
         began = time.monotonic()
         self._found: list[tuple[str, Any]] = []
-        self._trodden = Trodden()
+        self._paths = WalkedPaths()
         # What `per_worker` has opened here is opened anew in each worker.
         for path, thing in walk(roots, closed=(*closed_types(), PerWorker), patience_s=patience_s):
             self._found.append((path, thing))
-            self._trodden.add(path, thing)
+            self._paths.add(path, thing)
         self.is_whole = time.monotonic() - began < patience_s
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
@@ -36,12 +35,12 @@ class Reach:
 
     def place(self, path: str) -> Place | None:
         """The line of the user's that put it there."""
-        return self._trodden.place(path)
+        return self._paths.place(path)
 
     def is_held_by_the_user(self, path: str) -> bool:
         """Whether an object of the user's own, or one of the user's modules, holds it; not an object of a library."""
-        owner = self._trodden.owner(path)
+        owner = self._paths.owner(path)
         if owner is None:
             return True
         module = module_of(owner)
-        return module in _AS_THE_USERS or is_a(owner, dict) or source.is_users(source.file_of_module(module))
+        return module in _AS_THE_USERS or is_a(owner, dict) or is_of_the_user(file_of_module(module))

@@ -1,6 +1,6 @@
 """Which processes belong to a program, and what each of them is.
 
-Whoever asks about a worker means the program that it works for; and a rank that waits is understood from what the other
+A question about a worker is one about the program that it works for. A rank that waits is understood from what the other
 ranks do, so those on this machine belong to it, too.
 """
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from antifreeze import machine
 from antifreeze.machine import Kin
-from antifreeze.probes.processes import reading
+from antifreeze.probes.processes import classify_stack
+from antifreeze.probes.processes.loader_code import OUR_MEMORY
 from antifreeze.probes.processes.spy import Spied, stacks_of
 
 _RANK_VARIABLES = ("RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_RANK")
@@ -59,7 +60,7 @@ def members(program: Sequence[Kin], stacks: dict[int, Spied]) -> list[Member]:
     ranks = {kin.pid: _rank(kin, stacks.get(kin.pid, Spied())) for kin in program}
     masters = {kin.parent for kin in program if roles[kin.pid] in ("worker", "our-worker", "stem", "fork-server")}
     free = [kin for kin in program if roles[kin.pid] is None]
-    # A rank is whoever has a number that its parent has not.
+    # A rank is a process that has a number which its parent has not.
     trainers = [kin for kin in free if kin.pid in masters or ranks[kin.pid] not in (None, ranks.get(kin.parent))]
     launchers = {kin.parent for kin in trainers} - {kin.pid for kin in trainers}
     for kin in free:
@@ -81,11 +82,11 @@ def members(program: Sequence[Kin], stacks: dict[int, Spied]) -> list[Member]:
 
 def _role(kin: Kin, spied: Spied) -> str | None:
     main = spied.main(kin.pid)
-    by_stack = reading.role_by_stack(main.calls) if main else None
+    by_stack = classify_stack.role_by_stack(main.calls) if main else None
     if by_stack is not None:
         return by_stack
-    is_ours = machine.has_mapped(kin.pid, "antifreeze-slot")
-    return reading.role_by_name(kin.name, kin.command, maps_our_memory=is_ours)
+    is_ours = machine.has_mapped(kin.pid, OUR_MEMORY)
+    return classify_stack.role_by_name(kin.name, kin.command, maps_our_memory=is_ours)
 
 
 def _numbers(program: Sequence[Kin], roles: dict[int, str | None], stacks: dict[int, Spied]) -> dict[int, int]:
@@ -102,12 +103,12 @@ def _numbers(program: Sequence[Kin], roles: dict[int, str | None], stacks: dict[
 
 def _number(kin: Kin, spied: Spied) -> int | None:
     main = spied.main(kin.pid)
-    return reading.worker_number(main.calls) if main else None
+    return classify_stack.worker_number(main.calls) if main else None
 
 
 def _rank(kin: Kin, spied: Spied) -> int | None:
     main = spied.main(kin.pid)
-    given = reading.rank_in(main.calls) if main else None
+    given = classify_stack.rank_in(main.calls) if main else None
     if given is not None:
         return given
     told = machine.environment_of(kin.pid, _RANK_VARIABLES)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from antifreeze import machine
 from antifreeze.machine import ProcessFacts
-from antifreeze.probes.processes import reading
+from antifreeze.probes.processes import classify_stack
 from antifreeze.probes.processes.family import Member
 from antifreeze.probes.processes.own_stacks import ask_worker
 from antifreeze.probes.processes.spy import Call, Spied, stacks_of
@@ -20,7 +20,7 @@ _MAY_NOT = ("denied", "not permitted", "not installed")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProgramLook:
     """All processes at one moment."""
 
     at: float
@@ -29,7 +29,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ProcessHistory:
     """One process, over all looks."""
 
     member: Member
@@ -56,8 +56,8 @@ class Course:
         if not calls:
             return None
         if self.is_worker:
-            return reading.stage_of_worker(calls, line_of)
-        return reading.stage_of_trainer(calls) if self.member.role == "trainer" else None
+            return classify_stack.stage_of_worker(calls, line_of)
+        return classify_stack.stage_of_trainer(calls) if self.member.role == "trainer" else None
 
     @property
     def cpu_share(self) -> float:
@@ -88,7 +88,7 @@ class Course:
         return len({part(calls) for calls in self.calls if calls}) <= 1
 
 
-def look_at(pids: Sequence[int], before: Look | None = None) -> Look:
+def look_at(pids: Sequence[int], before: ProgramLook | None = None) -> ProgramLook:
     """Ask the kernel and py-spy about these, and workers of ours themselves where py-spy may not look."""
     at = time.monotonic()
     facts = {pid: seen for pid in pids if (seen := machine.process_facts(pid)) is not None}
@@ -97,13 +97,15 @@ def look_at(pids: Sequence[int], before: Look | None = None) -> Look:
         # The signal ends a sleep or a poll before its time, so a worker is asked once, and only if it does nothing.
         if any(words in spied.error for words in _MAY_NOT) and before and before.facts.get(pid) == facts[pid]:
             stacks[pid] = before.stacks[pid] if before.stacks[pid].threads else ask_worker(pid) or spied
-    return Look(at, facts, stacks)
+    return ProgramLook(at, facts, stacks)
 
 
-def courses_of(members: Sequence[Member], looks: Sequence[Look], asleep_s: dict[int, float]) -> list[Course]:
+def histories_of(
+    members: Sequence[Member], looks: Sequence[ProgramLook], asleep_s: dict[int, float]
+) -> list[ProcessHistory]:
     """Of those that were there all the time."""
     return [
-        Course(
+        ProcessHistory(
             member=member,
             facts=tuple(look.facts[member.kin.pid] for look in looks),
             calls=tuple(_own_calls(look, member.kin.pid) for look in looks),
@@ -120,9 +122,9 @@ def line_of(file: str, line: int) -> str:
     return linecache.getline(file, line).strip()
 
 
-def _own_calls(look: Look, pid: int) -> tuple[Call, ...]:
+def _own_calls(look: ProgramLook, pid: int) -> tuple[Call, ...]:
     main = look.stacks[pid].main(pid)
-    return reading.own_part(main.calls) if main else ()
+    return classify_stack.own_part(main.calls) if main else ()
 
 
 def _lines(calls: Sequence[Call]) -> Hashable:
@@ -131,11 +133,15 @@ def _lines(calls: Sequence[Call]) -> Hashable:
 
 def _sample(calls: Sequence[Call]) -> Hashable:
     """What a worker is at: where no index can be seen, the call of the user's code."""
-    sample, batch = reading.sample_at(calls), reading.batch_at(calls)
-    return (sample, batch, reading.stage_of_worker(calls, line_of)) if sample or batch else _call_of_the_users(calls)
+    sample, batch = classify_stack.sample_at(calls), classify_stack.batch_at(calls)
+    return (
+        (sample, batch, classify_stack.stage_of_worker(calls, line_of))
+        if sample or batch
+        else _call_of_the_users(calls)
+    )
 
 
 def _call_of_the_users(calls: Sequence[Call]) -> Hashable:
     """The user's innermost function, and the lines that led there: it may loop, as long as it does not return."""
-    frames = reading.users_frames(calls)
+    frames = classify_stack.users_frames(calls)
     return tuple((frame.file, frame.function, frame.line if at else 0) for at, frame in enumerate(frames))

@@ -12,6 +12,7 @@ import time
 from antifreeze import machine
 from antifreeze.engine.backends import process
 from antifreeze.engine.supervise.stacks import Stack, parse
+from antifreeze.probes.processes.loader_code import OUR_MEMORY
 from antifreeze.probes.processes.spy import Call, Spied, SpiedThread
 
 ANSWERS_WITHIN_S = 2.0
@@ -21,7 +22,7 @@ _MOST_BYTES = 1 << 20
 
 def ask_worker(pid: int) -> Spied | None:
     """What a worker of ours writes when it is asked; None: it is not one that can be asked, or does not answer."""
-    board = machine.open_appended(pid, "antifreeze-slot")
+    board = machine.open_appended(pid, OUR_MEMORY)
     if board is None:
         return None
     try:

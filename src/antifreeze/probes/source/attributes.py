@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Assignment, Place
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.persample import Anatomy, changed_attributes, has_yield, local_value
-from antifreeze.probes.source.program import CallSite, Program, assigned
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.source.program import CallSite, Program
+from antifreeze.probes.syntax import assigned, is_self
 
 _KINDS: dict[type[ast.expr], str] = {
     ast.Lambda: "lambda",
@@ -41,7 +41,7 @@ def assignments(program: Program, body: Anatomy) -> Iterator[Assignment]:
         )
 
 
-def _assigned(program: Program, body: Anatomy) -> Iterator[tuple[Found, str, ast.stmt, ast.expr]]:
+def _assigned(program: Program, body: Anatomy) -> Iterator[tuple[FoundDefinition, str, ast.stmt, ast.expr]]:
     """Where, name, statement and value; the value of a local name seen through."""
     for found in body.in_init:
         for node in ast.walk(found.node):
@@ -52,7 +52,7 @@ def _assigned(program: Program, body: Anatomy) -> Iterator[tuple[Found, str, ast
         for node in owner.body:
             for target, value in _pairs(node):
                 if isinstance(target, ast.Name) and isinstance(value, ast.Call | ast.Lambda):
-                    yield Found(file, owner), target.id, node, value
+                    yield FoundDefinition(file, owner), target.id, node, value
 
 
 def _pairs(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -73,7 +73,7 @@ def _seen_through(function: ast.AST, value: ast.expr) -> ast.expr:
     return value
 
 
-def kind_of(program: Program, found: Found, value: ast.expr) -> str:
+def kind_of(program: Program, found: FoundDefinition, value: ast.expr) -> str:
     if not isinstance(value, ast.Call):
         return _KINDS.get(type(value), OTHER)
     if isinstance(value.func, ast.Attribute) and value.func.attr == "fileno":

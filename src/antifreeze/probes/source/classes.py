@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from antifreeze.doctor.facts import DatasetClass, Sight
 from antifreeze.probes.source.attributes import assignments, changed_by, plain_values
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.loaders import LoaderCode, is_dataset_by_name
 from antifreeze.probes.source.loops import Changes, LoopCode
 from antifreeze.probes.source.outside import read_outside
@@ -17,7 +17,7 @@ from antifreeze.probes.source.persample import Anatomy, anatomy
 from antifreeze.probes.source.program import CallSite, Program
 from antifreeze.probes.source.sights import sights
 from antifreeze.probes.source.sights.state import KIND as CHANGES_SELF
-from antifreeze.probes.source.tree import Function, function_around, is_self, is_under_main_guard, parameters
+from antifreeze.probes.syntax import Function, function_around, is_self, is_under_main_guard, parameters
 
 _SHARDING = re.compile(r"(^|_)(rank|world_size|shards?|split_by|worker|workers|num_replicas)(_|$)|worker_info")
 
@@ -26,7 +26,7 @@ _SHARDING = re.compile(r"(^|_)(rank|world_size|shards?|split_by|worker|workers|n
 class ClassCode:
     """A dataset class."""
 
-    found: Found
+    found: FoundDefinition
     body: Anatomy
     changes: Changes
     changed_by: dict[str, tuple[str, ...]]
@@ -42,7 +42,7 @@ def find_classes(program: Program, loaders: Sequence[LoaderCode]) -> list[ClassC
     ]
 
 
-def _class(program: Program, found: Found) -> ClassCode:
+def _class(program: Program, found: FoundDefinition) -> ClassCode:
     body = anatomy(program, found)
     changed = changed_by(program, body)
     return ClassCode(found, body, Changes(frozenset(changed), frozenset(body.reads())), changed)
@@ -145,6 +145,6 @@ _KNOWN = frozenset(
 )
 
 
-def _is_foreign(program: Program, found: Found, call: ast.Call) -> bool:
+def _is_foreign(program: Program, found: FoundDefinition, call: ast.Call) -> bool:
     is_known = found.file.names.called(call) in _KNOWN
     return not is_known and program.callee(CallSite(found.file, call)) is None

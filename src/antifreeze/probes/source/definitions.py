@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.tree import ancestors, class_around, function_around
+from antifreeze.probes.syntax import Definition, ancestors, class_around, function_around
 
 # Names that are handed on over more files, and longer lines of ancestors, are not followed.
 DEPTH = 8
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Found(NamedTuple):
+class FoundDefinition(NamedTuple):
     """A definition, and the file that it is in."""
 
     file: File
@@ -27,37 +26,37 @@ class Definitions:
     def __init__(self, files: Sequence[File]) -> None:
         self._files = files
         self._named: dict[File, dict[str, list[Definition]]] = {file: {} for file in files}
-        self._lineages: dict[Definition, list[Found]] = {}
-        self._methods: dict[Definition, dict[str, Found]] = {}
-        self.classes: list[Found] = []
+        self._lineages: dict[Definition, list[FoundDefinition]] = {}
+        self._methods: dict[Definition, dict[str, FoundDefinition]] = {}
+        self.classes: list[FoundDefinition] = []
         for file in files:
             for node in file.nodes:
                 if isinstance(node, Definition) and not isinstance(file.parents[node], ast.ClassDef):
                     self._named[file].setdefault(node.name, []).append(node)
                 if isinstance(node, ast.ClassDef):
-                    self.classes.append(Found(file, node))
+                    self.classes.append(FoundDefinition(file, node))
 
-    def find(self, file: File, node: ast.expr) -> Found | None:
+    def find(self, file: File, node: ast.expr) -> FoundDefinition | None:
         """The class or function of the user's that a name stands for; methods of `self` included."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
             around = class_around(file.parents, node)
-            return None if around is None else self.method(Found(file, around), node.attr)
+            return None if around is None else self.method(FoundDefinition(file, around), node.attr)
         if isinstance(node, ast.Name):
             scopes = set(ancestors(file.parents, node))
             visible = [each for each in self._named[file].get(node.id, []) if _scope(file, each) in scopes]
             if visible:
-                return Found(file, visible[-1])
+                return FoundDefinition(file, visible[-1])
         dotted = file.names.dotted(node)
         return None if dotted is None else self._imported(dotted, depth=DEPTH)
 
-    def _imported(self, dotted: str, *, depth: int) -> Found | None:
+    def _imported(self, dotted: str, *, depth: int) -> FoundDefinition | None:
         module, _, name = dotted.rpartition(".")
         file = self.module(module)
         if file is None or not depth:
             return None
         top = [each for each in self._named[file].get(name, []) if _scope(file, each) is file.tree]
         if top:
-            return Found(file, top[-1])
+            return FoundDefinition(file, top[-1])
         again = file.names.imports.get(name)
         return None if again is None else self._imported(again, depth=depth - 1)
 
@@ -67,10 +66,10 @@ class Definitions:
         near = (each for each in self._files if dotted and each.module.endswith(f".{dotted}"))
         return next(exact, None) or next(near, None)
 
-    def lineage(self, found: Found) -> list[Found]:
+    def lineage(self, found: FoundDefinition) -> list[FoundDefinition]:
         """A class and its bases that are the user's, the nearest first."""
         if found.node not in self._lineages:
-            line, waiting = list[Found](), [found]
+            line, waiting = list[FoundDefinition](), [found]
             while waiting and len(line) < DEPTH:
                 each = waiting.pop(0)
                 if each not in line and isinstance(each.node, ast.ClassDef):
@@ -80,7 +79,7 @@ class Definitions:
             self._lineages[found.node] = line
         return self._lineages[found.node]
 
-    def foreign_bases(self, found: Found) -> set[str]:
+    def foreign_bases(self, found: FoundDefinition) -> set[str]:
         """Dotted names of the bases, of it and of its ancestors, that are not the user's."""
         return {
             file.names.dotted(_plain(base)) or ""
@@ -90,17 +89,17 @@ class Definitions:
             if self.find(file, _plain(base)) is None
         }
 
-    def methods(self, found: Found) -> dict[str, Found]:
+    def methods(self, found: FoundDefinition) -> dict[str, FoundDefinition]:
         """Its methods, inherited ones included."""
         if found.node not in self._methods:
             named = self._methods[found.node] = {}
             for file, node in self.lineage(found):
                 for each in node.body:
                     if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
-                        named.setdefault(each.name, Found(file, each))
+                        named.setdefault(each.name, FoundDefinition(file, each))
         return self._methods[found.node]
 
-    def method(self, found: Found, name: str) -> Found | None:
+    def method(self, found: FoundDefinition, name: str) -> FoundDefinition | None:
         return self.methods(found).get(name)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from antifreeze.doctor.facts import Place
 from antifreeze.probes.source.names import Names, imported_modules
-from antifreeze.probes.source.tree import function_around, parents_of
+from antifreeze.probes.syntax import function_around, parents_of
 
 # A program of the user's has fewer files, and smaller ones; what has more is generated, or not the user's.
 MOST_FILES = 200

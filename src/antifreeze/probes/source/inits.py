@@ -11,7 +11,7 @@ from antifreeze.probes.source.files import File
 from antifreeze.probes.source.loaders import LoaderCode
 from antifreeze.probes.source.names import ends_with
 from antifreeze.probes.source.program import Program, bindings
-from antifreeze.probes.source.tree import Function, parameters
+from antifreeze.probes.syntax import Function, parameters
 
 _SEEDERS = frozenset(
     ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Place
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.program import Binding, assigned, bindings
-from antifreeze.probes.source.tree import body_nodes, function_around, target_names
+from antifreeze.probes.source.program import Binding, bindings
+from antifreeze.probes.syntax import assigned, body_nodes, function_around, target_names
 
 # What these give still lies in the memory of the batch. `cpu` copies only what was on another device.
 _VIEWS = {

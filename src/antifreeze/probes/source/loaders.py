@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from antifreeze.doctor.facts import LoaderCall, Place
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.program import Origin, Program
 from antifreeze.probes.source.samplers import distributed_order
-from antifreeze.probes.source.tree import (
+from antifreeze.probes.syntax import (
     function_around,
     is_module_level,
     is_under_main_guard,
@@ -54,7 +54,7 @@ class LoaderCode:
     fact: LoaderCall
     datasets: tuple[Origin, ...]
     """The calls that make its dataset: of classes of the user's, those inside of Subset and the like included."""
-    classes: tuple[Found, ...]
+    classes: tuple[FoundDefinition, ...]
 
 
 def find_loaders(program: Program) -> list[LoaderCode]:
@@ -187,14 +187,14 @@ def _datasets(program: Program, origin: Origin, *, depth: int = _DEPTH) -> Itera
                 yield from _datasets(program, Origin(file, each), depth=depth - 1)
 
 
-def gives_samples(program: Program, found: Found) -> bool:
+def gives_samples(program: Program, found: FoundDefinition) -> bool:
     if not isinstance(found.node, ast.ClassDef):
         return False
     named = program.definitions.methods(found)
     return "__getitem__" in named or "__iter__" in named or is_dataset_by_name(program, found)
 
 
-def is_dataset_by_name(program: Program, found: Found) -> bool:
+def is_dataset_by_name(program: Program, found: FoundDefinition) -> bool:
     """Whether one of its bases is a dataset of torch's or of a library."""
     return any(_is_library_dataset(base) for base in program.definitions.foreign_bases(found))
 
@@ -206,17 +206,17 @@ def _is_library_dataset(base: str) -> bool:
     )
 
 
-def _function(program: Program, origin: Origin) -> Found | None:
+def _function(program: Program, origin: Origin) -> FoundDefinition | None:
     found = program.definitions.find(origin.file, origin.node)
     return found if found is not None and not isinstance(found.node, ast.ClassDef) else None
 
 
-def _is_guarded(program: Program, found: Found) -> bool:
+def _is_guarded(program: Program, found: FoundDefinition) -> bool:
     """The guard of the script only: that of another module never holds."""
     return found.file is program.files[0] and is_under_main_guard(found.file.parents, found.node)
 
 
-def _definition_place(found: Found) -> Place:
+def _definition_place(found: FoundDefinition) -> Place:
     place = found.file.place(found.node)
     return Place(place.file, place.line, found.node.name, place.text)
 

@@ -7,13 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from antifreeze.doctor.facts import LoaderLoop, Place
-from antifreeze.probes.source.definitions import Definition
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.kept import keeps_all, kept_by_comprehension, kept_by_loop
 from antifreeze.probes.source.loaders import LoaderCode
 from antifreeze.probes.source.names import ends_with
-from antifreeze.probes.source.program import Origin, Program, assigned
-from antifreeze.probes.source.tree import Function, Loop, function_around, is_module_level, loops_around
+from antifreeze.probes.source.program import Origin, Program
+from antifreeze.probes.syntax import (
+    Definition,
+    Function,
+    Loop,
+    assigned,
+    function_around,
+    is_module_level,
+    loops_around,
+)
 
 # Of a call in `for … in call(loader)`: not every function hands its argument's items on.
 _NO_WRAPPERS = frozenset(("len", "range", "str", "repr", "id", "type", "sum", "next", "print"))

@@ -10,7 +10,7 @@ from antifreeze.probes.source.files import File
 from antifreeze.probes.source.loops import LoopCode, objects
 from antifreeze.probes.source.persample import Anatomy, self_names
 from antifreeze.probes.source.program import Program
-from antifreeze.probes.source.tree import function_around, is_self, loops_around
+from antifreeze.probes.syntax import function_around, is_self, loops_around
 
 
 def read_outside(program: Program, body: Anatomy, name: str, loops: Sequence[LoopCode]) -> Place | None:

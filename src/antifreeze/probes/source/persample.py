@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from antifreeze.probes.source.definitions import Found
-from antifreeze.probes.source.program import CallSite, Program, assigned, bindings
-from antifreeze.probes.source.tree import is_self, own_nodes
+from antifreeze.probes.source.definitions import FoundDefinition
+from antifreeze.probes.source.program import CallSite, Program, bindings
+from antifreeze.probes.syntax import assigned, is_self, own_nodes
 
 ENTRIES = ("__getitem__", "__getitems__", "__iter__", "__next__")
 # A class whose samples need more functions than this is looked at in part.
@@ -23,17 +23,17 @@ CHANGING = frozenset(
 class Anatomy:
     """A dataset class, its methods by their part in its life."""
 
-    owner: Found
-    methods: dict[str, Found]
-    per_sample: tuple[Found, ...]
+    owner: FoundDefinition
+    methods: dict[str, FoundDefinition]
+    per_sample: tuple[FoundDefinition, ...]
     """Methods that run per sample, `__getitem__` or `__iter__` first."""
-    functions: tuple[Found, ...]
+    functions: tuple[FoundDefinition, ...]
     """Functions that these call."""
-    in_init: tuple[Found, ...]
+    in_init: tuple[FoundDefinition, ...]
     """`__init__`, those of its bases, and the methods that only they call."""
 
     @property
-    def others(self) -> dict[str, Found]:
+    def others(self) -> dict[str, FoundDefinition]:
         """Methods that belong to neither."""
         taken = {found.node for found in (*self.per_sample, *self.in_init)}
         return {name: found for name, found in self.methods.items() if found.node not in taken}
@@ -48,13 +48,13 @@ class Anatomy:
         } - set(self.methods)
 
 
-def anatomy(program: Program, owner: Found) -> Anatomy:
+def anatomy(program: Program, owner: FoundDefinition) -> Anatomy:
     methods = program.definitions.methods(owner)
     entries = [methods[name] for name in ENTRIES if name in methods]
     reached = _reached(program, owner, entries)
     own = {found.node for found in methods.values()}
     inits = [
-        Found(file, each)
+        FoundDefinition(file, each)
         for file, node in program.definitions.lineage(owner)
         for each in node.body
         if isinstance(each, ast.FunctionDef) and each.name == "__init__"
@@ -68,8 +68,8 @@ def anatomy(program: Program, owner: Found) -> Anatomy:
     )
 
 
-def _reached(program: Program, owner: Found, entries: list[Found]) -> list[Found]:
-    reached, waiting = list[Found](), list(entries)
+def _reached(program: Program, owner: FoundDefinition, entries: list[FoundDefinition]) -> list[FoundDefinition]:
+    reached, waiting = list[FoundDefinition](), list(entries)
     while waiting and len(reached) < MOST_FUNCTIONS:
         found = waiting.pop(0)
         if found not in reached:
@@ -78,7 +78,7 @@ def _reached(program: Program, owner: Found, entries: list[Found]) -> list[Found
     return reached
 
 
-def _called(program: Program, owner: Found, caller: Found) -> Iterator[Found]:
+def _called(program: Program, owner: FoundDefinition, caller: FoundDefinition) -> Iterator[FoundDefinition]:
     """Functions and methods of the user's; a property is called where it is read."""
     for node in ast.walk(caller.node):
         if isinstance(node, ast.Attribute) and is_self(node):
@@ -91,7 +91,7 @@ def _called(program: Program, owner: Found, caller: Found) -> Iterator[Found]:
                 yield found
 
 
-def _only_called_by(inits: list[Found], methods: dict[str, Found]) -> Iterator[Found]:
+def _only_called_by(inits: list[FoundDefinition], methods: dict[str, FoundDefinition]) -> Iterator[FoundDefinition]:
     called = {name for found in inits for name in self_names(found.node)} & set(methods)
     for name in sorted(called):
         users = [each for each in methods.values() if name in self_names(each.node)]

@@ -9,9 +9,18 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from antifreeze.probes.source.definitions import Definition, Definitions, Found
+from antifreeze.probes.source.definitions import Definitions, FoundDefinition
 from antifreeze.probes.source.files import File
-from antifreeze.probes.source.tree import Function, class_around, function_around, is_self, own_nodes, parameters
+from antifreeze.probes.syntax import (
+    Definition,
+    Function,
+    assigned,
+    class_around,
+    function_around,
+    is_self,
+    own_nodes,
+    parameters,
+)
 
 # A value that went through more hands than this is not followed.
 DEPTH = 8
@@ -54,7 +63,7 @@ class Program:
             return []
         return [*self._direct.get(function, []), *self._through_objects.get(function, [])]
 
-    def callee(self, site: CallSite) -> Found | None:
+    def callee(self, site: CallSite) -> FoundDefinition | None:
         """The function of the user's that is called: of a class, its `__init__`; of an object of the user's, its method."""
         found = self.definitions.find(site.file, site.node.func)
         if found is None:
@@ -84,7 +93,7 @@ class Program:
             if isinstance(site.node.func, ast.Attribute) and site.node.func.attr in methods
         ]
 
-    def _method_of_object(self, site: CallSite) -> Found | None:
+    def _method_of_object(self, site: CallSite) -> FoundDefinition | None:
         called = site.node.func
         if not isinstance(called, ast.Attribute) or is_self(called):
             return None
@@ -103,7 +112,7 @@ class Program:
 
     # --- values
 
-    def only_class(self, file: File, node: ast.expr) -> Found | None:
+    def only_class(self, file: File, node: ast.expr) -> FoundDefinition | None:
         """The class of the user's that a value is an object of, if that can be told."""
         origins = self.origins(file, node)
         if len(origins) != 1 or not isinstance(origins[0].node, ast.Call):
@@ -184,7 +193,7 @@ class Program:
         if is_self(node):
             around = class_around(file.parents, node)
             if around is not None:
-                yield from self.of_self(Found(file, around), node.attr, depth=depth)
+                yield from self.of_self(FoundDefinition(file, around), node.attr, depth=depth)
             return
         for owner in self.origins(file, node.value, depth=depth):
             if isinstance(owner.node, ast.Call):
@@ -194,7 +203,7 @@ class Program:
                 if given is not None:
                     yield from self.origins(owner.file, given, depth=depth)
 
-    def of_self(self, owner: Found, name: str, *, depth: int = DEPTH) -> Iterator[Origin]:
+    def of_self(self, owner: FoundDefinition, name: str, *, depth: int = DEPTH) -> Iterator[Origin]:
         """Where the values come from that methods of a class assign to `self.name`."""
         for file, node in self.definitions.lineage(owner):
             if node not in self._of_classes:
@@ -242,16 +251,3 @@ def all_bindings(scope: ast.AST) -> Iterator[tuple[str, Binding]]:
             for name in ast.walk(node.target):
                 if isinstance(name, ast.Name):
                     yield name.id, Binding(ast.Starred(ast.Constant(None), ast.Load()))
-
-
-def assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Targets and values, of anything that assigns."""
-    match node:
-        case ast.Assign():
-            yield from ((target, node.value) for target in node.targets)
-        case ast.AnnAssign(value=ast.expr()) | ast.NamedExpr():
-            assert node.value is not None
-            yield node.target, node.value
-        case ast.withitem(optional_vars=ast.expr()):
-            assert node.optional_vars is not None
-            yield node.optional_vars, node.context_expr

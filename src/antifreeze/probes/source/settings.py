@@ -9,7 +9,7 @@ from antifreeze.doctor.facts import Clash, Place
 from antifreeze.probes.source.files import File
 from antifreeze.probes.source.loaders import constant
 from antifreeze.probes.source.program import CallSite, Origin, Program
-from antifreeze.probes.source.tree import ancestors, comes_before, is_main_guard
+from antifreeze.probes.syntax import ancestors, comes_before, is_main_guard
 
 _SET = "multiprocessing.set_start_method"
 _ASK = "multiprocessing.get_start_method"

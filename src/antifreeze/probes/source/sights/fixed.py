@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.persample import Anatomy, changed_attributes, local_value
 from antifreeze.probes.source.program import Program
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.syntax import is_self
 
 # Calls that give the same for the same arguments.
 _PURE = frozenset(("str", "os.path.join", "os.path.abspath", "os.path.expanduser", "pathlib.Path", "os.fspath"))
 _PURE_METHODS = frozenset(("format", "joinpath", "with_suffix", "with_name", "as_posix", "absolute", "resolve"))
 
 
-def is_fixed(program: Program, body: Anatomy, found: Found, node: ast.expr, *, depth: int = 6) -> bool:
+def is_fixed(program: Program, body: Anatomy, found: FoundDefinition, node: ast.expr, *, depth: int = 6) -> bool:
     """Whether it is made of constants, of names of the module and of attributes of self that no sample changes."""
     if depth == 0:
         return False
@@ -64,7 +64,7 @@ def _is_assigned_from_outside(program: Program, name: str) -> bool:
     )
 
 
-def _is_fixed_name(program: Program, body: Anatomy, found: Found, node: ast.Name, *, depth: int) -> bool:
+def _is_fixed_name(program: Program, body: Anatomy, found: FoundDefinition, node: ast.Name, *, depth: int) -> bool:
     """A local name is what it stands for; a name of the module is fixed if it is bound once, to something fixed."""
     value = local_value(found.node, node)
     if value is node:
@@ -72,7 +72,7 @@ def _is_fixed_name(program: Program, body: Anatomy, found: Found, node: ast.Name
     return value is not node and is_fixed(program, body, found, value, depth=depth - 1)
 
 
-def _is_pure(found: Found, node: ast.Call) -> bool:
+def _is_pure(found: FoundDefinition, node: ast.Call) -> bool:
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr in _PURE_METHODS
     return is_method or found.file.names.called(node) in _PURE
 

@@ -7,10 +7,10 @@ import ast
 from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Sight
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.persample import Anatomy, has_yield
 from antifreeze.probes.source.program import CallSite, Program
-from antifreeze.probes.source.tree import Function, own_nodes
+from antifreeze.probes.syntax import Function, own_nodes
 
 _EXITS = frozenset(("sys.exit", "os._exit", "os.abort", "exit", "quit"))
 _PROCESSES = frozenset(
@@ -34,7 +34,7 @@ def look(program: Program, body: Anatomy) -> Iterator[Sight]:
             yield from _next(found, node)
 
 
-def _exit(found: Found, node: ast.AST) -> Iterator[Sight]:
+def _exit(found: FoundDefinition, node: ast.AST) -> Iterator[Sight]:
     name = found.file.names.called(node)
     if isinstance(node, ast.Call) and name in _EXITS:
         yield Sight(kind="exit", what=name, place=found.file.place(node))
@@ -44,13 +44,13 @@ def _exit(found: Found, node: ast.AST) -> Iterator[Sight]:
             yield Sight(kind="exit", what="raise SystemExit", place=found.file.place(node))
 
 
-def _process(found: Found, node: ast.AST) -> Iterator[Sight]:
+def _process(found: FoundDefinition, node: ast.AST) -> Iterator[Sight]:
     name = found.file.names.called(node)
     if isinstance(node, ast.Call) and name in _PROCESSES:
         yield Sight(kind="process-pool", what=name, place=found.file.place(node))
 
 
-def _endless(found: Found, node: ast.AST) -> Iterator[Sight]:
+def _endless(found: FoundDefinition, node: ast.AST) -> Iterator[Sight]:
     """A loop without a bound: only what happens in it can end it."""
     if isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and node.test.value and not _yields(node):
         yield Sight(kind="endless-loop", what=f"while {ast.unparse(node.test)}", place=found.file.place(node))
@@ -60,7 +60,7 @@ def _yields(loop: ast.While) -> bool:
     return has_yield(loop)
 
 
-def _next(found: Found, node: ast.AST) -> Iterator[Sight]:
+def _next(found: FoundDefinition, node: ast.AST) -> Iterator[Sight]:
     """`next(it)` without a default, outside of a `try`: in `__getitem__`, its StopIteration ends the epoch."""
     if (
         isinstance(node, ast.Call)
@@ -73,7 +73,7 @@ def _next(found: Found, node: ast.AST) -> Iterator[Sight]:
         yield Sight(kind="next", what=found.file.written(node), place=found.file.place(node))
 
 
-def _tries_around(found: Found, node: ast.AST) -> Iterator[ast.Try]:
+def _tries_around(found: FoundDefinition, node: ast.AST) -> Iterator[ast.Try]:
     inner: ast.AST = node
     while inner is not found.node:
         parent = found.file.parents[inner]
@@ -101,7 +101,7 @@ def _none_in_except(program: Program, body: Anatomy) -> Iterator[Sight]:
                     yield from _none_of(found, node)
 
 
-def _returned(program: Program, entry: Found) -> Iterator[Found]:
+def _returned(program: Program, entry: FoundDefinition) -> Iterator[FoundDefinition]:
     for node in own_nodes(entry.node):
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
             found = program.callee(CallSite(entry.file, node.value))
@@ -109,7 +109,7 @@ def _returned(program: Program, entry: Found) -> Iterator[Found]:
                 yield found
 
 
-def _none_of(found: Found, node: ast.Try) -> Iterator[Sight]:
+def _none_of(found: FoundDefinition, node: ast.Try) -> Iterator[Sight]:
     is_last = isinstance(found.node, Function) and found.node.body[-1] is node and not node.finalbody
     for each in node.handlers:
         last = each.body[-1]
@@ -124,5 +124,5 @@ def _none_of(found: Found, node: ast.Try) -> Iterator[Sight]:
             yield Sight(kind="returns-none-in-except", what=what, place=place, also=also)
 
 
-def _exits(found: Found, node: ast.stmt) -> bool:
+def _exits(found: FoundDefinition, node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and found.file.names.called(node.value) in _EXITS

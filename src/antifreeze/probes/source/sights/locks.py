@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Sight
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.names import ends_with
 from antifreeze.probes.source.persample import Anatomy
 from antifreeze.probes.source.program import Origin, Program
 from antifreeze.probes.source.sights.fixed import is_fixed
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.syntax import is_self
 
 _LOCKS = frozenset(
     (
@@ -40,7 +40,7 @@ def look(program: Program, body: Anatomy) -> Iterator[Sight]:
                         yield Sight(kind="lock-around-read", what=what, place=place, made_by=maker)
 
 
-def _covers_a_read(found: Found, node: ast.With | ast.AsyncWith) -> bool:
+def _covers_a_read(found: FoundDefinition, node: ast.With | ast.AsyncWith) -> bool:
     """Whether all that `__getitem__` does is in it, or something is read in it."""
     is_whole = found.node.name in ("__getitem__", "__getitems__") and node is found.node.body[-1]
     return is_whole or any(
@@ -50,7 +50,7 @@ def _covers_a_read(found: Found, node: ast.With | ast.AsyncWith) -> bool:
     )
 
 
-def _maker(program: Program, body: Anatomy, found: Found, held: ast.expr) -> str | None:
+def _maker(program: Program, body: Anatomy, found: FoundDefinition, held: ast.expr) -> str | None:
     """What made the lock that is held; None: it is none, or it is another one for every sample."""
     if isinstance(held, ast.Call):
         name = found.file.names.called(held)

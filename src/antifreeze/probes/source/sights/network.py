@@ -1,4 +1,4 @@
-"""Calls to other machines that wait for ever if these do not answer."""
+"""Calls to other machines that wait forever if these do not answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Sight
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.persample import Anatomy, local_value
 from antifreeze.probes.source.program import Origin, Program, bindings
-from antifreeze.probes.source.tree import is_self
+from antifreeze.probes.syntax import is_self
 
 _VERBS = ("get", "post", "put", "head", "delete", "patch", "options", "request")
 _SESSIONS = ("requests.Session()", "requests.session()", "requests.sessions.Session()")
@@ -40,7 +40,7 @@ def look(program: Program, body: Anatomy) -> Iterator[Sight]:
                 yield Sight(kind="call-without-timeout", what=name.replace("()", ""), place=found.file.place(node))
 
 
-def _called(program: Program, body: Anatomy, found: Found, node: ast.Call) -> str | None:
+def _called(program: Program, body: Anatomy, found: FoundDefinition, node: ast.Call) -> str | None:
     """Its dotted name; a session in a local name or an attribute of self is seen through."""
     if not isinstance(node.func, ast.Attribute) or node.func.attr not in _VERBS:
         return found.file.names.called(node)
@@ -53,16 +53,16 @@ def _called(program: Program, body: Anatomy, found: Found, node: ast.Call) -> st
     return f"{names.pop()}.{node.func.attr}" if len(names) == 1 else None
 
 
-def _has_timeout(found: Found, node: ast.Call, *, position: int | None) -> bool:
+def _has_timeout(found: FoundDefinition, node: ast.Call, *, position: int | None) -> bool:
     given = next((each.value for each in node.keywords if each.arg == "timeout"), None)
     if given is not None:
         return not (isinstance(given, ast.Constant) and given.value is None)
     if any(each.arg is None for each in node.keywords) or any(isinstance(each, ast.Starred) for each in node.args):
-        return True  # nobody can tell
+        return True  # this cannot be told
     return (position is not None and len(node.args) > position) or _is_set_later(found, node)
 
 
-def _is_set_later(found: Found, node: ast.Call) -> bool:
+def _is_set_later(found: FoundDefinition, node: ast.Call) -> bool:
     """Whether `settimeout` is called on the name that the result is given."""
     for each in ast.walk(found.node):
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr == "settimeout":

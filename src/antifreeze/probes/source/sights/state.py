@@ -1,4 +1,4 @@
-"""Attributes of the dataset that samples change: in a worker, that is a copy, and nobody else sees the change."""
+"""Attributes of the dataset that samples change: in a worker, that is a copy, and no other process sees the change."""
 
 from __future__ import annotations
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from antifreeze.doctor.facts import Sight
-from antifreeze.probes.source.definitions import Found
+from antifreeze.probes.source.definitions import FoundDefinition
 from antifreeze.probes.source.persample import Anatomy
 from antifreeze.probes.source.program import Program
 from antifreeze.probes.source.sights.fixed import is_fixed
-from antifreeze.probes.source.tree import ancestors
+from antifreeze.probes.syntax import ancestors
 
 # Callable → the position of the path.
 _WRITERS = {
@@ -38,7 +38,7 @@ def look(program: Program, body: Anatomy) -> Iterator[Sight]:
                 yield Sight(kind="writes-fixed-path", what=found.file.written(path), place=found.file.place(node))
 
 
-def _path(found: Found, node: ast.Call) -> ast.expr | None:
+def _path(found: FoundDefinition, node: ast.Call) -> ast.expr | None:
     """The path that a call writes to."""
     name = found.file.names.called(node) or ""
     if name in ("open", "io.open"):
@@ -61,13 +61,13 @@ def _is_for_writing(node: ast.Call, *, at: int) -> bool:
     return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and "w" in mode.value
 
 
-def _is_touch(found: Found, node: ast.Call) -> bool:
+def _is_touch(found: FoundDefinition, node: ast.Call) -> bool:
     """`open(path, "w").close()`: a mark, with nothing in it to be lost."""
     parent = found.file.parents[node]
     return isinstance(parent, ast.Attribute) and parent.attr == "close"
 
 
-def _is_once(found: Found, path: ast.expr) -> bool:
+def _is_once(found: FoundDefinition, path: ast.expr) -> bool:
     """Whether the function asks if the file exists: then it is made once, as a cache is."""
     text = ast.unparse(path)
     return any(
@@ -79,7 +79,7 @@ def _is_once(found: Found, path: ast.expr) -> bool:
     )
 
 
-def _is_in_lock(found: Found, node: ast.Call) -> bool:
+def _is_in_lock(found: FoundDefinition, node: ast.Call) -> bool:
     return any(
         isinstance(each, ast.With) and any("lock" in ast.unparse(held.context_expr).lower() for held in each.items)
         for each in ancestors(found.file.parents, node)
