@@ -38,12 +38,13 @@ from antifreeze.engine.backends.start import OnlyInProcess
 from antifreeze.engine.crossing import results
 from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.flow import history as history_module
+from antifreeze.engine.marks import Marks
 from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
 from antifreeze.engine.pool import happenings as happenings_module
 from antifreeze.engine.pool.happenings import Gone, Heard, Lost, StemSaid
 from antifreeze.engine.supervise.cause import Cause, cause_of
 from antifreeze.engine.supervise.watchdog import Seen
-from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Unfit, Work
+from antifreeze.engine.wire.messages import Born, Failed, Filled, Resume, Tell, Told, Unfit, Withdraw, Work
 from antifreeze.errors import CannotCross, InternalError, SampleFailed, WorkerCrashed, WorkerKilled, WorkerLost
 from antifreeze.observe.accounts import Account
 from antifreeze.observe.ledger import Kind, Ledger
@@ -163,7 +164,7 @@ class FakeWorker:
         self.leases: dict[TicketNo, SlotNo | None] = {}
         self.is_dismissed = False
         self.released_locks = 0
-        self.inbox: deque[tuple[Work | Resume, list[Memory]]] = deque()
+        self.inbox: deque[tuple[Work | Resume | Tell | Withdraw, list[Memory]]] = deque()
         self.outbox: deque[tuple[Any, list[int]]] = deque()
         self.mapped: dict[SlotNo, Memory] = {}
         self.known_pid: int | None = 4711
@@ -175,11 +176,15 @@ class FakeWorker:
         """Stands for the state of its generators: how many batches have been made from them."""
 
     def tidy_inbox(self) -> None:
-        """Do what leads to no answer: take over from another worker, and redo what it had done."""
+        """Do what makes no batch: take over from another worker, redo what it had done, and say where this one is."""
         while self.inbox:
             message, _ = self.inbox[0]
             if isinstance(message, Resume):
                 self.drawn = int(message.state)
+            elif isinstance(message, Tell):
+                self.outbox.append((Told(message.ticket, str(self.drawn).encode()), []))
+            elif isinstance(message, Withdraw):
+                pass  # it was begun before that was read
             elif message.is_replay:
                 self.drawn += 1
             else:
@@ -213,7 +218,9 @@ class FakePool:
         self.given_up: list[Any] = []
         self._next_fd = count(100)
 
-    def send(self, worker: FakeWorker, message: Work | Resume, descriptors: tuple[int, ...] = ()) -> None:
+    def send(
+        self, worker: FakeWorker, message: Work | Resume | Tell | Withdraw, descriptors: tuple[int, ...] = ()
+    ) -> None:
         if worker not in self.is_lost:  # a channel to nobody takes anything
             worker.inbox.append((message, [self.open_descriptors[fd] for fd in descriptors]))
             worker.tidy_inbox()
@@ -294,7 +301,6 @@ class FakePool:
         """What a worker does with a message before it fetches: forget, map."""
         work, memories = worker.inbox.popleft()
         assert isinstance(work, Work)
-        worker.tidy_inbox()
         for slot in work.forget:
             worker.mapped.pop(slot, None)
         if work.slot is None:
@@ -316,12 +322,14 @@ class FakePool:
         memory.content, memory.is_large = self.content_of(worker, work), is_large
         answer = Filled(work.ticket, Parcel(0, size, 0, 0), b"", None, size if made else 0)
         worker.outbox.append((answer, made))
+        worker.tidy_inbox()
 
     def write_letter(self, worker: FakeWorker) -> None:
         """The worker makes a batch so small that it goes into the message."""
         work, _ = self.take_work(worker)
         body: Any = self.content_of(worker, work)
         worker.outbox.append((Filled(work.ticket, Parcel(0, 0, 0, 0), b"", body, 0), []))
+        worker.tidy_inbox()
 
     def content_of(self, worker: FakeWorker, work: Work) -> Any:
         """What the batch holds: its index and, if the test asks for it, a draw."""
@@ -337,6 +345,7 @@ class FakePool:
         work, _ = self.take_work(worker)
         error = KeyError(self.content_of(worker, work))
         worker.outbox.append((Failed(work.ticket, results.dump(error)), []))
+        worker.tidy_inbox()
 
     def busy_workers(self) -> list[FakeWorker]:
         """Also those that have been dismissed, and do not know it yet."""
@@ -346,7 +355,14 @@ class FakePool:
         del self.open_descriptors[fd]
 
 
-def make_epoch(*, workers: int = 2, prefetch: int = 2, budget: int = 1000) -> tuple[Epoch, FakePool, Arena]:
+def make_epoch(
+    *,
+    workers: int = 2,
+    prefetch: int = 2,
+    budget: int = 1000,
+    by_ticket: bool = False,
+    marks: Marks | None = None,
+) -> tuple[Epoch, FakePool, Arena]:
     pool = FakePool(workers)
     arena = Arena(window=workers * prefetch, budget_bytes=budget * CHUNK)
     epoch = Epoch(
@@ -356,6 +372,8 @@ def make_epoch(*, workers: int = 2, prefetch: int = 2, budget: int = 1000) -> tu
         options=Options(),
         account=Account(Ledger()),
         witness=FakeWitness(),  # type: ignore[arg-type]
+        by_ticket=by_ticket,
+        marks=marks,
     )
     return epoch, pool, arena
 
@@ -750,6 +768,38 @@ def test_after_an_oom_kill_one_worker_fewer_is_at_work_at_a_time(made_up: tuple[
             pool.fill(pool.busy_workers()[0], size=10, is_large=False, check=lambda _: None)
     assert seen == list(range(40))
     assert max(most[4:]) == 1  # what had been given out before is done
+
+
+def test_a_worker_that_has_made_what_another_made_as_well_makes_room_for_one_to_work() -> None:
+    epoch, pool, _ = make_epoch(by_ticket=True)
+    first, second = pool.workers
+
+    def fill(worker: FakeWorker) -> None:
+        pool.fill(worker, size=10, is_large=False, check=lambda _: None)
+
+    def hear() -> None:
+        with contextlib.suppress(WouldWait):
+            seen.append(epoch.next_batch().content)
+
+    seen: list[int] = []
+    with MadeUp(pool), contextlib.closing(epoch):
+        epoch.begin(iter(range(9)).__next__, seed=7)
+        fill(second)
+        fill(second)
+        while not second.inbox:
+            hear()  # the second is given what waits behind the first one's batch
+        epoch._supervisor.most_busy = 1
+        fill(first)
+        while second.inbox or len(seen) < 4:
+            if second.inbox:
+                fill(second)
+            hear()
+        fill(first)  # what the second one has made
+        hear()
+        while pool.busy_workers():
+            fill(pool.busy_workers()[0])
+            hear()
+    assert seen == list(range(9))
 
 
 def test_a_stem_that_cannot_rebuild_the_dataset_ends_the_epoch_with_its_reason(

@@ -296,6 +296,10 @@ class Epoch:
 
     def _hear_from(self, expected: Ticket) -> None:
         """Take in whatever has arrived, waiting for it if need be."""
+        if self._supervisor.most_busy is not None:
+            self._tickets.send()  # whoever had something to do may have nothing now: done, withdrawn, lost or replaced
+            if self._delivery.has_next():  # it could not be sent
+                return
         worker = self._pool.workers[expected.worker]
         heard = self._pool.try_receive(worker)
         if heard is not None:

@@ -145,8 +145,6 @@ class Intake:
         self._tickets.arrive(number, outcome)
         if isinstance(outcome, Over):
             self._tickets.end_stream(worker.number, number)
-        if self._supervisor.most_busy is not None:
-            self._tickets.send()  # a worker that has nothing to do makes room for another
 
     def _is_withdrawn(self, heard: Heard, sharing: Sharing) -> bool:
         """Whether it is about a ticket that another worker has taken over; if so, nothing is left to do about it."""
