@@ -870,6 +870,38 @@ def get_stuck(worker: FakeWorker) -> None:
     worker.board.pulse = Pulse(Step.FETCHING, work.ticket, 0)
 
 
+@pytest.fixture
+def marked() -> Iterator[tuple[Epoch, FakePool, Marks]]:
+    """Workers that are asked where they are when a pass begins."""
+    marks = Marks(2, every=0, is_telling=True)
+    epoch, pool, _ = make_epoch(marks=marks)
+    pool.draws = True
+    with MadeUp(pool):
+        yield epoch, pool, marks
+        epoch.close()
+
+
+def test_a_hedge_is_asked_where_it_is_too_for_it_may_be_the_one_that_is_kept(
+    marked: tuple[Epoch, FakePool, Marks],
+) -> None:
+    epoch, pool, marks = marked
+    seen: list[Any] = []
+    epoch.begin(iter(range(9)).__next__)
+    get_stuck(pool.workers[0])
+    look(epoch, seconds=15)
+    (hedge,) = pool.hedges.values()
+    epoch.begin(iter(range(9, 18)).__next__, is_first=False)
+    while not seen:
+        for worker in (hedge, pool.workers[1]):
+            while worker.inbox:
+                pool.fill(worker, size=10, is_large=False, check=lambda _: None)
+        with contextlib.suppress(WouldWait):
+            seen.append(epoch.next_batch().content)
+    assert seen == [(9, 2)]
+    assert hedge in pool.workers
+    assert marks.unknown == set()
+
+
 def test_a_hedge_that_is_never_born_is_given_up_with_its_stem_and_another_worker_is_hedged(
     made_up: tuple[Epoch, FakePool, Arena],
 ) -> None:

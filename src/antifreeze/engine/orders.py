@@ -16,7 +16,7 @@ from antifreeze.engine.numbers import TicketNo, WorkerNo
 from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool.pool import Pool
 from antifreeze.engine.pool.worker import Worker
-from antifreeze.engine.wire.messages import Begin, Resume, Tell, Withdraw, Work
+from antifreeze.engine.wire.messages import Begin, Message, Resume, Tell, Withdraw, Work
 
 # Once in so many tickets a worker's history is looked at, and what is safe is forgotten.
 LOOK_EVERY = 16
@@ -77,23 +77,28 @@ class Orders:
     def pass_over(self, ticket: Ticket) -> None:
         """Nobody wants this batch any more, but its worker is to read on as if somebody did."""
         self.history.note_sent(ticket)
-        self._pool.send(self._pool.workers[ticket.worker], self._replay_of(ticket))
+        self._tell(ticket.worker, self._replay_of(ticket))
 
     def begin_pass(self, begun: Pass) -> None:
         """Every worker is to read its stream from the start, once it has done what it was given before."""
         for worker in self._pool.workers:
             self.history.note_begin(worker.number, begun)
-            self._pool.send(worker, Begin(*begun))
+            self._tell(worker.number, Begin(*begun))
 
     def ask(self, question: Question) -> None:
         """Every worker is to say where it is, once it has done what it was given before."""
         for worker in self._pool.workers:
             self.history.note_question(worker.number, question)
-            self._pool.send(worker, Tell(*question))
+            self._tell(worker.number, Tell(*question))
 
     def take_up(self, worker: WorkerNo, state: bytes) -> None:
         """A worker is to begin where another one was, at another time."""
-        self._pool.send(self._pool.workers[worker], Resume(state))
+        self._tell(worker, Resume(state))
+
+    def _tell(self, number: WorkerNo, message: Message) -> None:
+        """Say this to a worker, and to the one that stands beside it: either of them may be the one that is kept."""
+        for worker in filter(None, (self._pool.workers[number], self._pool.hedges.get(number))):
+            self._pool.send(worker, message)
 
     def take_back(self, worker: Worker, ticket: TicketNo) -> None:
         """Nothing has been put into the slot of this ticket."""
