@@ -902,6 +902,27 @@ def test_a_hedge_is_asked_where_it_is_too_for_it_may_be_the_one_that_is_kept(
     assert marks.unknown == set()
 
 
+def test_workers_say_where_they_are_when_they_have_done_all_of_the_pass_before(
+    marked: tuple[Epoch, FakePool, Marks],
+) -> None:
+    epoch, pool, marks = marked
+    epoch.begin(iter(range(20)).__next__)
+    fill_all(pool, size=400)  # so large that two of the eight that are planned wait to be sent
+    for _ in range(4):
+        epoch.next_batch()
+    epoch.begin(iter(range(20, 40)).__next__, is_first=False)
+    seen: list[Any] = []
+    while len(seen) < 8:
+        fill_all(pool)
+        with contextlib.suppress(WouldWait):
+            seen.append(epoch.next_batch().content)
+        if len(seen) == 3:
+            assert [stand.place for stand in marks.stands] == [b"4", b"4"]
+            pool.keep_snapshot(pool.workers[0])
+            pool.lose(pool.workers[0])
+    assert seen == [(20 + number, 4 + number // 2) for number in range(8)]
+
+
 def test_a_hedge_that_is_never_born_is_given_up_with_its_stem_and_another_worker_is_hedged(
     made_up: tuple[Epoch, FakePool, Arena],
 ) -> None:

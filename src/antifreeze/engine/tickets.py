@@ -76,6 +76,8 @@ class Tickets:
             self.throw_away(arrival)
         if self.sharing is not None:
             self.sharing.call_off()
+        elif self._is_stream or self._marks is not None:
+            self._pass_over_what_waits()
         self.dispatch.begin()
         self.plan.begin(next_index, seed=seed)
         self._succession.begin_pass(self.plan.next_number)
@@ -87,10 +89,16 @@ class Tickets:
             self.plan_one()
         self.send()
 
-    def _begin_streams(self, shared_seed: int | None) -> None:
-        for ticket in self.dispatch.call_off():  # sent later, they would read what is of the pass that begins
+    def _pass_over_what_waits(self) -> None:
+        """Have workers do now what they were to do in the pass before.
+
+        Sent later, it would read what is of the pass that begins, or come after a worker has said where it is.
+        """
+        for ticket in self.dispatch.call_off():
             self._delivery.forget(ticket)
             self._orders.pass_over(ticket)
+
+    def _begin_streams(self, shared_seed: int | None) -> None:
         self._orders.begin_pass(Pass(self.plan.next_number, shared_seed))
 
     def _begin_marks(
