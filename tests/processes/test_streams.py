@@ -252,6 +252,8 @@ def test_a_stream_that_has_become_shorter_is_named(tmp_path: Path, capfd: pytest
 class Shuffled(Stream):
     """Counts its passes, at their start or at their end, and shuffles by that count; dies in the third one if told to."""
 
+    epoch = 0
+
     def __init__(self, folder: Path, *lengths: int, counts: str) -> None:
         super().__init__(folder, *lengths)
         self.counts = counts
@@ -270,9 +272,15 @@ class Shuffled(Stream):
         self.epoch += self.counts == "end"
 
 
-@pytest.mark.parametrize("counts", ["start", "end"])
-def test_a_worker_that_takes_over_in_a_later_pass_knows_how_many_there_were(tmp_path: Path, counts: str) -> None:
+@pytest.mark.parametrize(
+    ("counts", "by"), [("start", "object"), ("end", "object"), ("start", "class"), ("end", "class")]
+)
+def test_a_worker_that_takes_over_in_a_later_pass_knows_how_many_there_were(
+    tmp_path: Path, counts: str, by: str
+) -> None:
     dataset = Shuffled(tmp_path, 20, 20, counts=counts)
+    if by == "class":
+        del dataset.epoch  # each worker has one of its own from its first pass on
 
     def passes(make: Any, *, kills: bool) -> list[Any]:
         loader = make(dataset, num_workers=2, batch_size=2, persistent_workers=True)

@@ -16,7 +16,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from antifreeze.codes import named
-from antifreeze.engine.crossing.reading import attributes_of, is_a
+from antifreeze.engine.crossing.reading import ancestors, attributes_of, is_a, namespace_of
 from antifreeze.engine.crossing.state import outline
 from antifreeze.engine.crossing.ways import Steps, replace
 from antifreeze.engine.flow.mishap import wait_before_next
@@ -258,17 +258,36 @@ class PassCounters:
         changed: list[str] = []
         for way, (path, value) in (self._plain() if self.passes else {}).items():
             _, first = self._first.get(way, (path, None))
-            if type(value) is type(first) is int and self.passes <= value - first <= self._most * self.passes:
+            if self._begin_of(way, value) is not None:
                 counters[way] = value
             elif first is not None and outline(value) != outline(first):
                 changed.append(path)
         return self.passes, counters, changed
 
+    def _begin_of(self, way: Steps, value: Any) -> int | None:
+        """What this number was before the first pass, if it has gone up with each one since."""
+        begins = (self._first[way][1],) if way in self._first else self._may_begin_with(way)
+        for each in begins if type(value) is int else ():
+            if type(each) is int and self.passes <= value - each <= self._most * self.passes:
+                return each
+        return None
+
+    def _may_begin_with(self, way: Steps) -> tuple[Any, ...]:
+        """What a number that the dataset did not hold at first may have begun with: what its class has, or 0 or -1.
+
+        (`self.epoch = getattr(self, "epoch", -1) + 1`)
+        """
+        with contextlib.suppress(Exception):  # of a way that is no more
+            for kind in ancestors(type(holder_of(self._recipe, way))):
+                if way[-1][1] in namespace_of(kind):
+                    return (namespace_of(kind)[way[-1][1]],)
+        return 0, -1
+
     def restore(self, state: tuple[int, dict[Steps, int], list[str]]) -> None:
         """Make them what they were in another worker."""
-        _, counted, _ = self.state()
+        begins = {way: self._begin_of(way, value) for way, value in self.state()[1].items()}
         self.passes, values, changed = state
-        for way, value in ({way: self._first[way][1] for way in counted} | values).items():
+        for way, value in (begins | values).items():
             with contextlib.suppress(Exception):  # of a class that lets nobody set it
                 replace(holder_of(self._recipe, way), way[-1], value)
         if changed:
