@@ -124,7 +124,9 @@ def test_all_of_them_die_again_and_again(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == len(dataset.fatal)
 
 
-def test_a_worker_that_dies_when_its_stream_has_ended_costs_nothing(tmp_path: Path) -> None:
+def test_a_worker_that_dies_when_its_stream_has_ended_costs_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     dataset = Stream(tmp_path, 2, 40)
     expected = calm(dataset, batch_size=2, persistent_workers=True)
     seed_all()
@@ -136,6 +138,7 @@ def test_a_worker_that_dies_when_its_stream_has_ended_costs_nothing(tmp_path: Pa
             os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)
     seen[1] = list(loader)
     assert_identical(expected, seen)
+    assert "are missing" not in capfd.readouterr().err
 
 
 def test_workers_that_die_between_two_passes_cost_nothing(tmp_path: Path) -> None:
@@ -298,6 +301,41 @@ def test_a_worker_that_takes_over_in_a_later_pass_knows_how_many_there_were(
     tidy_up()
     dataset.fatal = {(0, 3): 1, (1, 12): 1, (1, 17): 1}
     assert_identical(expected, passes(our_way("grown").make, kills=True))
+
+
+class Dealt(Stream):
+    """Deals its items to the workers anew in each pass; in the second one, the first worker gets none."""
+
+    epoch: int
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        self.epoch = getattr(self, "epoch", -1) + 1
+        for number in range(0 if (self.epoch, info.id) == (1, 0) else self.lengths[info.id]):
+            yield torch.tensor([self.epoch, info.id, number])
+
+
+def test_a_worker_that_takes_over_where_nothing_was_to_be_read_begins_no_pass_that_is_not_due(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dataset = Dealt(tmp_path, 20, 20)
+
+    def passes(make: Any, *, kills: bool) -> list[Any]:
+        loader = make(dataset, num_workers=2, batch_size=2, persistent_workers=True, prefetch_factor=1)
+        seen = []
+        for number in range(4):
+            for place, batch in enumerate(loader):
+                seen.append(batch)
+                if kills and (number, place) == (1, 4):
+                    os.kill(loader._iterator._workers[0].pid, signal.SIGKILL)
+        return seen
+
+    with torch_may_fork():
+        expected = passes(TORCH.make, kills=False)
+    tidy_up()
+    assert_identical(expected, passes(our_way("grown").make, kills=True))
+    assert "are missing" not in capfd.readouterr().err
 
 
 class Consumed(Stream):

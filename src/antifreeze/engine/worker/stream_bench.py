@@ -32,6 +32,8 @@ class StreamBench(Workbench):
 
     _pass_error: ExceptionWrapper | None = None
     """What the dataset raised when it was to be read from its start; the next pass may go well."""
+    _first: TicketNo | None = None
+    """The first ticket of this pass, if it is not the first pass of this worker."""
 
     def _set_up(self, recipe: Recipe) -> None:
         self._dataset = recipe.dataset
@@ -97,6 +99,7 @@ class StreamBench(Workbench):
         """Read the stream from its start once more."""
         if self._birth_error is not self._pass_error:  # of its birth, which does not come again
             return
+        self._first = begin.first
         self._keep(begin.first, self._place.at_start)
         self._try_to_begin(lambda: self._begin_from(begin.shared_seed))
 
@@ -181,15 +184,19 @@ class StreamBench(Workbench):
         try:
             return self._stream.fetch(work.index)
         except EndOfStream:
+            is_empty = work.ticket == self._first
             # Nobody may want more of this pass: then what was read again had not been delivered, either.
-            self._is_short |= work.is_replay and not had_ended
+            self._is_short |= work.is_replay and not had_ended and not is_empty
             if self._is_short and not work.is_replay:
                 say_once(
                     f"worker {self._worker} reads again what the training has had, and the stream ends before that: its "
                     "state_dict() and load_state_dict() do not lead back to where it was, or its data are fewer now. "
                     "Batches of this epoch are missing."
                 )
-            self._keep(work.ticket, self._place.at_end)  # whoever takes over need not read it again to find that out
+            # Whoever takes over need not read it again to find that out. But a place before the first ticket is that before
+            # the pass, which whoever takes over begins: from the end of this pass, that would be the one after it.
+            if not is_empty:
+                self._keep(work.ticket, self._place.at_end)
             raise
 
     def _keep(self, ticket: TicketNo, place: Callable[[], bytes]) -> None:
