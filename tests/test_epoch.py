@@ -40,6 +40,7 @@ from antifreeze.engine.epoch import Epoch
 from antifreeze.engine.flow import history as history_module
 from antifreeze.engine.marks import Marks
 from antifreeze.engine.numbers import SeatNo, SlotNo, TicketNo, WorkerNo
+from antifreeze.engine.plan.ticket import Ticket
 from antifreeze.engine.pool import happenings as happenings_module
 from antifreeze.engine.pool.happenings import Gone, Heard, Lost, StemSaid
 from antifreeze.engine.supervise.cause import Cause, cause_of
@@ -117,6 +118,9 @@ class FakeBoard:
 
     def latest(self) -> Snapshot | None:
         return self.snapshot
+
+    def snapshots(self) -> list[Snapshot]:
+        return [self.snapshot] if self.snapshot else []
 
     def latest_ticket(self) -> TicketNo | None:
         return self.snapshot.ticket if self.snapshot else None
@@ -294,6 +298,9 @@ class FakePool:
             raise WouldWait
         return events
 
+    def hear_out(self, take: Any, *, deadline: float) -> None:
+        pass
+
     def stop(self) -> None:
         self.is_stopped = True
 
@@ -353,6 +360,28 @@ class FakePool:
 
     def close_descriptor(self, fd: int) -> None:
         del self.open_descriptors[fd]
+
+
+class FakeBench:
+    """Makes batches in the trainer."""
+
+    def __init__(self, workers: int) -> None:
+        self.parts = [FakeWorker(number, 100 + number) for number in range(workers)]
+        for part in self.parts:
+            part.bench = SimpleNamespace(stopwatch=SimpleNamespace(write=lambda: None))  # type: ignore[attr-defined]
+
+    def part_of(self, ticket: Ticket) -> FakeWorker:
+        return self.parts[ticket.worker]
+
+    def replay(self, ticket: Ticket) -> None:
+        self.part_of(ticket).draw()
+
+    def make(self, ticket: Ticket) -> Callable[[], Batch]:
+        content = (ticket.index, self.part_of(ticket).draw())
+        return lambda: Batch(content, None)
+
+    def take_mishaps(self, worker: WorkerNo) -> tuple[()]:
+        return ()
 
 
 def make_epoch(
@@ -1000,6 +1029,23 @@ def test_nobody_goes_on_here_while_the_lock_cannot_be_had_here(made_up: tuple[Ep
         look(epoch, seconds=60)
     with pytest.raises(OnlyInProcess, match="a lock that is held now"):
         look(epoch, seconds=1)
+
+
+def test_what_is_left_of_passes_before_is_drawn_once_and_first_by_whoever_goes_on_here(
+    made_up: tuple[Epoch, FakePool, Arena],
+) -> None:
+    epoch, _, _ = made_up
+    bench: Any = FakeBench(2)
+    epoch._make_bench = lambda: bench
+    epoch._stall_after_s = None  # type: ignore[assignment]  # nobody watches
+    for first in (0, 8, 16):  # of the first pass four batches have been sent, of the second none
+        epoch.begin(iter(range(first, first + 8)).__next__, is_first=not first)
+    inline = epoch.hand_over(OnlyInProcess("made up"))
+    assert inline is not None
+    seen = [inline.next_batch().content for _ in range(8)]
+    inline.begin(iter(range(24, 28)).__next__, is_first=False)
+    seen += [inline.next_batch().content for _ in range(4)]
+    assert seen == [(16 + number, 4 + number // 2) for number in range(12)]
 
 
 @pytest.mark.parametrize("most", [100, 3], ids=["all is made again", "too much to be made again"])

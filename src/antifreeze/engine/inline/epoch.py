@@ -107,6 +107,7 @@ class InlineEpoch:
             self._told[number] = deque(estate.told)
             if estate.state is not None:
                 bench.resume(number, estate.state)
+        self._take_over_stale()
         account.sources.add(self)
 
     @property
@@ -132,6 +133,16 @@ class InlineEpoch:
                 self._bench.begin_pass(Begin(self._plan.next_number, shared_seed), part.number)
         for _ in range(self._window):
             self._plan_one()
+
+    def _take_over_stale(self) -> None:
+        """What is left of a pass that was broken off is drawn in its place, once: before what comes after it."""
+        for ticket in self._delivery.outstanding():
+            if self._delivery.stale(ticket.number) is not None:
+                self._delivery.forget(ticket)
+                told = self._told.get(ticket.worker, deque())
+                is_known = any(isinstance(each, Ticket) and each.number == ticket.number for each in told)
+                if ticket.seed is None and not is_known:  # it waited to be sent
+                    told.insert(sum(each.number < ticket.number for each in told), ticket)
 
     def _break_off(self) -> None:
         """What nobody wants any more is drawn all the same: kept workers would have made it by now."""
