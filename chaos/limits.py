@@ -31,7 +31,7 @@ def limited(limit: str | None, *, workers: int, window: int) -> Iterator[None]:
         with _few_descriptors(16 + 8 * workers + 4 * window):
             yield
     elif limit in CONTROLLER and can_limit(limit):
-        value = MEMORY_BYTES if limit == "memory" else _tasks() + 2 * workers + 3
+        value = MEMORY_BYTES if limit == "memory" else _tasks() + 2 * workers + 6
         with _group(limit, value):
             yield
     else:

@@ -15,7 +15,9 @@ from chaos.judge import Struck
 
 def strike(fault: Fault, iterator: Any) -> Callable[[], Struck]:
     """Do it; what is returned tells, when the epoch is over, what it did."""
-    pool = iterator._epoch._pool
+    pool = getattr(iterator._epoch, "_pool", None)
+    if pool is None:  # no process could be had, and the trainer makes the batches itself
+        return lambda: Struck((), has_new_source=False)
     stems, base, pids = len(pool._stems.all), clean.base_pid(), []
     if fault.kind == "all workers killed":
         for worker in pool.workers:
