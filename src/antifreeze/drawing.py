@@ -135,9 +135,7 @@ def _held(loader: Any, recipe: Any) -> dict[Steps, Any]:
 def _saved(held: dict[Steps, Any]) -> dict[Steps, Saved]:
     saved: dict[Steps, Saved] = {}
     for steps, each in held.items():
-        with contextlib.suppress(
-            Exception
-        ):  # of a generator of the user's own kind, without a state: told by `put_back`
+        with contextlib.suppress(Exception):  # of a kind of the user's that has no state: `put_back` tells
             saved[steps] = save(each)
     return saved
 

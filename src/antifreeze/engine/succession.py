@@ -77,7 +77,8 @@ class Succession:
         if self._replays is None and stem.holds_pipe:
             return (
                 "the dataset holds a pipe or a socket from before the workers, and an answer that the worker left unread "
-                "would be taken for the next one's (replay=True: another worker takes over all the same)"
+                "would be taken for the next one's. replay=True, or ANTIFREEZE_REPLAY=1, has another worker take over all "
+                "the same"
             )
         if self._is_stream and not self._orders.history.is_whole(worker.number):
             return (
