@@ -61,10 +61,10 @@ if __name__ == "__main__":
     def make(dataset, **options):
         return torch.utils.data.DataLoader(dataset, num_workers=1, multiprocessing_context=sys.argv[1], **options)
 
-    shm = os.listdir("/dev/shm")
+    own = f"torch_{{os.getpid()}}_"
     rows = [[path, int(label), bool(is_shared), bool(is_worker)] for path, label, is_shared, is_worker in
             seen_by_workers(make)]
-    print(json.dumps([rows, [name for name in os.listdir("/dev/shm") if "torch" in name and name not in shm]]))
+    print(json.dumps([rows, [name for name in os.listdir("/dev/shm") if name.startswith(own)]]))
 """
 
 
